@@ -2,8 +2,8 @@ package meta
 
 import "math"
 
-// alibiSlopes returns the slopes of biases by distance (ALiBi): 2^(-8k/n) for the largest power of two n that is not
-// above heads, and for the others every second one of twice as many.
+// alibiSlopes returns the slopes of ALiBi biases. With n the largest power of two up to heads,
+// head k of the first n has 2^(-8k/n). The others have every second slope of 2n heads.
 func alibiSlopes(heads int) []float32 {
 	n := 1
 	for 2*n <= heads {

@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/internal/spelling"
 )
 
-// An architecture turns the fields of a config.json into a tree.
+// An architecture builds a tree from the fields of a config.json.
 type architecture struct {
 	modelType string
 	class     string // of the root; "" for one that exists within a wrapper only
@@ -96,7 +96,7 @@ func lates() []architecture {
 	}
 }
 
-// hunyuans returns those of Tencent's Hunyuan.
+// hunyuans returns Tencent's Hunyuan models in the table.
 func hunyuans() []architecture {
 	return []architecture{
 		{"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", "model", "HunYuanDenseV1DecoderLayer", 1, []int{2}, hunyuanDense},
@@ -107,7 +107,7 @@ func hunyuans() []architecture {
 	}
 }
 
-// mistrals returns Mistral's models of the table.
+// mistrals returns Mistral's models in the table.
 func mistrals() []architecture {
 	return []architecture{
 		{"ministral", "MinistralForCausalLM", "model", "MinistralDecoderLayer", 1, []int{2}, ministral},
@@ -119,7 +119,7 @@ func mistrals() []architecture {
 	}
 }
 
-// minimaxes returns MiniMax's models of the table.
+// minimaxes returns MiniMax's models in the table.
 func minimaxes() []architecture {
 	return []architecture{
 		{"minimax", "MiniMaxForCausalLM", "model", "MiniMaxDecoderLayer", 1, []int{2}, miniMax},
@@ -128,7 +128,7 @@ func minimaxes() []architecture {
 	}
 }
 
-// qwens returns Qwen's models of the table.
+// qwens returns Qwen's models in the table.
 func qwens() []architecture {
 	return []architecture{
 		{"qwen2", "Qwen2ForCausalLM", "model", "Qwen2DecoderLayer", -1, nil, qwen2},
@@ -148,7 +148,7 @@ func qwens() []architecture {
 	}
 }
 
-// gemmas returns Gemma's generations of the table.
+// gemmas returns Gemma's generations in the table.
 func gemmas() []architecture {
 	return []architecture{
 		{"gemma", "GemmaForCausalLM", "model", "GemmaDecoderLayer", 2, []int{1}, gemma1},
@@ -162,7 +162,7 @@ func gemmas() []architecture {
 	}
 }
 
-// glms returns those of GLM of the table.
+// glms returns GLM's models in the table.
 func glms() []architecture {
 	return []architecture{
 		{"glm", "GlmForCausalLM", "model", "GlmDecoderLayer", -1, []int{151329, 151336, 151338}, glm},
@@ -176,7 +176,8 @@ func glms() []architecture {
 	}
 }
 
-// gpts returns the GPTs of the table that are not OpenAI's newest, BLOOM, CTRL, MPT and the decoders of ModernBERT.
+// gpts returns the GPTs in the table except OpenAI's newest, and BLOOM, CTRL, MPT and the
+// ModernBERT decoder.
 func gpts() []architecture {
 	return []architecture{
 		{"biogpt", "BioGptForCausalLM", "biogpt", "BioGptDecoderLayer", 0, []int{2}, bioGPT},
@@ -194,7 +195,7 @@ func gpts() []architecture {
 	}
 }
 
-// lfms returns those of Liquid's models with short convolutions.
+// lfms returns Liquid's models with short convolutions.
 func lfms() []architecture {
 	return []architecture{
 		{"lfm2", "Lfm2ForCausalLM", "model", "Lfm2DecoderLayer", 1, []int{2}, lfm2},
@@ -203,7 +204,8 @@ func lfms() []architecture {
 	}
 }
 
-// mambas returns the models of the table that have mixers or RWKV's blocks alone, or with few transformer blocks.
+// mambas returns the models in the table whose layers are only mixers or RWKV blocks, or that
+// have few transformer blocks.
 func mambas() []architecture {
 	return []architecture{
 		{"falcon_mamba", "FalconMambaForCausalLM", "backbone", "FalconMambaBlock FalconMambaMixer", 0, []int{0}, falconMamba},
@@ -215,7 +217,7 @@ func mambas() []architecture {
 	}
 }
 
-// granites returns Granite's models of the table.
+// granites returns Granite's models in the table.
 func granites() []architecture {
 	return []architecture{
 		{"granite", "GraniteForCausalLM", "model", "GraniteDecoderLayer", 1, []int{2}, granite},
@@ -227,7 +229,7 @@ func granites() []architecture {
 	}
 }
 
-// deepseeks returns DeepSeek's models of the table, and those that descend from them.
+// deepseeks returns DeepSeek's models in the table, and models derived from them.
 func deepseeks() []architecture {
 	return []architecture{
 		{"axk1", "AXK1ForCausalLM", "model", "AXK1DecoderLayer", 163691, []int{163691}, axK1},
@@ -249,7 +251,7 @@ func deepseeks() []architecture {
 	}
 }
 
-// olmos returns OLMo's generations of the table.
+// olmos returns OLMo's generations in the table.
 func olmos() []architecture {
 	return []architecture{
 		{"flex_olmo", "FlexOlmoForCausalLM", "model", "FlexOlmoDecoderLayer", -1, []int{100257}, flexOlmo},
@@ -313,17 +315,17 @@ func (e *UnsupportedError) Error() string {
 
 // New builds the skeleton of the model that cfg describes. It allocates and reads no weight.
 //
-// With a header each parameter takes the dtype that the checkpoint has for it. Sources take the
+// With a header, each parameter gets the dtype that the checkpoint has for it. Sources get the
 // names that the checkpoint uses, where published names differ, and the tensors of quantised
 // weights ([Quant]). Tensors that the header lacks keep the config's dtype. New does not report
 // missing or misshapen tensors; loader.Bind does. Without a header (nil), weights are those of a
 // published checkpoint with this config: quantization_config says which are quantised.
 //
-// Errors are a [*ConfigError] for a bad field and an [*UnsupportedError] for a model_type that is
-// not in [Architectures].
+// New returns a [*ConfigError] for a bad field and an [*UnsupportedError] for a model_type that
+// is not in [Architectures].
 func New(cfg *Config, header CheckpointHeader) (*Model, error) { return newModel(cfg, header, 0) }
 
-// newModel is New, or NewNext where next is set.
+// newModel is New, or NewNext if next is not 0.
 func newModel(cfg *Config, header CheckpointHeader, next int) (*Model, error) {
 	if cfg == nil {
 		return nil, errors.New("meta: new: got a nil config")
@@ -392,13 +394,14 @@ func lookup(modelType string) *architecture {
 	return nil
 }
 
-// modelTypeOf finds the model type by the class name of the whole model, for configs that have only
-// that.
+// modelTypeOf returns the model type for the class name of the whole model. Some configs have
+// only the class name.
 func modelTypeOf(classes []string) string {
 	found := ""
 	for _, name := range Architectures() {
 		class := RootClass(name)
-		// Of the types of one class, that which it is named after is meant: llama, not internlm3.
+		// If several types have one class, the type that the class is named after wins: llama,
+		// not internlm3.
 		named := strings.HasPrefix(strings.ToLower(class), strings.ReplaceAll(name, "_", ""))
 		if slices.Contains(classes, class) && (found == "" || named) {
 			found = name

@@ -2,9 +2,9 @@ package meta
 
 import "math"
 
-// afMoE is AfmoeForCausalLM (Trinity): gated attention with norms of query and key heads, rope in layers with
-// a window alone, norms before and after attention and MLP, and behind dense layers mixtures with sigmoid
-// routing.
+// afMoE is AfmoeForCausalLM (Trinity): gated attention with norms of query and key heads, rope
+// only in layers with a window, norms before and after attention and MLP, and after dense layers
+// MoE layers with sigmoid routing.
 func afMoE(f *fields, b *Builder) {
 	d := readDecoder(f, "Afmoe", decoderDefaults{
 		vocab: 200192, hidden: 2048, inner: 6144, layers: 32, heads: 16, headDim: 128,
@@ -41,7 +41,7 @@ func afMoE(f *fields, b *Builder) {
 	})
 }
 
-// afMixture is a mixture whose shared experts have a width together.
+// afMixture is an MoE layer that states the total width of its shared experts.
 type afMixture struct {
 	*decoder
 	spec          *MoESpec

@@ -2,11 +2,12 @@ package meta
 
 import "encoding/json"
 
-// apertus is ApertusForCausalLM: llama with norms on query and key heads, and a plain MLP whose activation
-// has parameters of its own.
+// apertus is ApertusForCausalLM: llama with norms on query and key heads, and a plain MLP whose
+// activation has parameters (xIELU).
 func apertus(f *fields, b *Builder) { f.apertus(b, "Apertus", 131072) }
 
-// apertus1p5 is Apertus1p5TextForCausalLM: apertus with tokens of images and sound, which the head may lack.
+// apertus1p5 is Apertus1p5TextForCausalLM: apertus with tokens of images and sound, which the
+// head may omit.
 func apertus1p5(f *fields, b *Builder) { f.apertus(b, "Apertus1p5Text", 266752) }
 
 func (f *fields) apertus(b *Builder, class string, vocab int) {
@@ -39,7 +40,8 @@ func (f *fields) apertus(b *Builder, class string, vocab int) {
 	})
 }
 
-// readOutputs reads how many rows the head has. Those of tokens that a model never writes are left out.
+// readOutputs reads the number of rows of the head. The head omits tokens that a model never
+// generates.
 func (d *decoder) readOutputs(f *fields) {
 	const name = "output_vocab_size"
 	if d.class != "Apertus1p5Text" || f.null(name) {

@@ -1,7 +1,7 @@
 package meta
 
-// aria is AriaTextForCausalLM: llama with a mixture in every layer, whose experts are stored inputs first, beside shared
-// experts. The routed experts have SiLU whatever the config says.
+// aria is AriaTextForCausalLM: llama with an MoE in every layer, whose experts are stored
+// inputs first, beside shared experts. The routed experts have SiLU regardless of the config.
 func aria(f *fields, b *Builder) {
 	d := readDecoder(f, "AriaText", decoderDefaults{
 		vocab: 32000, hidden: 4096, inner: 4096, layers: 32, heads: 32, context: 2048, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},

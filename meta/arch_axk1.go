@@ -1,6 +1,6 @@
 package meta
 
-// axK1 is AXK1ForCausalLM: deepseek_v3 with a norm behind each mixture.
+// axK1 is AXK1ForCausalLM: deepseek_v3 with a norm after each MoE layer.
 func axK1(f *fields, b *Builder) {
 	d := readDeepseek(f, "AXK1", decoderDefaults{
 		vocab: 163840, hidden: 7168, inner: 18432, layers: 61, heads: 64, context: 32768, eps: 1e-6,

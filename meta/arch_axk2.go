@@ -1,7 +1,9 @@
 package meta
 
-// axK2 is AXK2ForCausalLM: deepseek_v32 with low-rank gates behind norms, and gates of heads that come with the queries from
-// their compression, normalised and not. Published files call the gates' maps W_down and W_up, and the fused map q_b_proj.
+// axK2 is AXK2ForCausalLM: deepseek_v32 with low-rank gates after norms, and with gates of heads.
+// The gates of heads are projected together with the queries, from the queries' compression and
+// its norm. Published files call the gates' projections W_down and W_up, and the fused projection
+// q_b_proj.
 func axK2(f *fields, b *Builder) {
 	d := readDeepseek(f.without("rope_interleave"), "AXK2", decoderDefaults{
 		vocab: 163840, hidden: 2048, inner: 5120, layers: 48, heads: 32, headDim: 32, context: 131072, eps: 1e-6,
@@ -35,7 +37,7 @@ func axK2(f *fields, b *Builder) {
 	})
 }
 
-// gatedNorm adds a norm with a gate of the given rank behind it.
+// gatedNorm adds a norm with a gate of the given rank after it.
 func (d *deepseek) gatedNorm(b *Builder, name string, rank int) {
 	n := b.Child(name, d.class+"GatedRMSNorm").Runs(KindNorm, &NormSpec{Dim: d.hidden, Inner: "norm", Gate: "mlp"})
 	d.norm(n, "norm", d.hidden)

@@ -2,8 +2,8 @@ package meta
 
 import "fmt"
 
-// bailingHybrid is BailingHybridForCausalLM (Ling 3): Kimi's delta attention in most layers, latent attention with a gate for each
-// head in the others, and DeepSeek-V3's mixtures.
+// bailingHybrid is BailingHybridForCausalLM (Ling 3): Kimi's delta attention in most layers,
+// latent attention with a gate for each head in the others, and DeepSeek-V3's MoE layers.
 func bailingHybrid(f *fields, b *Builder) {
 	f = f.bailingNames().without("rope_interleave")
 	d := readDeepseek(f, "BailingHybrid", decoderDefaults{

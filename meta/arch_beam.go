@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// beam is BeamForCausalLM: gated attention with norms of query and key heads, whose layers with a window have a rope and
-// whose others scale queries by their position; norms before and after the branches; sums that give the residual stream and
-// the branches equal parts, however many there have been; and behind dense layers mixtures with grouped sigmoid routing.
+// beam is BeamForCausalLM: gated attention with norms of query and key heads, norms before and
+// after the branches, and after dense layers MoE layers with grouped sigmoid routing. Layers with
+// a window have a rope; the others scale queries by their position. Sums weigh the residual
+// stream and all branches so far equally.
 func beam(f *fields, b *Builder) {
 	d := &deepseek{decoder: readDecoder(f.without("rope_parameters", "rope_scaling", "rope_theta"), "Beam", decoderDefaults{
 		vocab: 151936, hidden: 5120, inner: 20480, layers: 52, heads: 48, kvHeads: 8, headDim: 128,
@@ -18,7 +19,7 @@ func beam(f *fields, b *Builder) {
 	m.readRopes(f)
 	d.router, d.wideRouter, d.correction = "BeamTopKRouter", true, Float32
 	d.readMixture(f, mixtureDefaults{inner: 2560, count: "num_experts", experts: 256, topK: 8, scale: 2.5, groups: 8, topGroups: 4})
-	d.shared, d.moe.Shared = 0, "" // the reference has none whatever the config says
+	d.shared, d.moe.Shared = 0, "" // the reference has none regardless of the config
 	sparse := d.layersWithMixture(f, func(i int) bool { return i >= 3 })
 	w := wiring{
 		spec:   CausalLMSpec{LogitSoftcap: f.cap("final_logit_softcapping", 30)},
@@ -36,7 +37,7 @@ func beam(f *fields, b *Builder) {
 	})
 }
 
-// beamLayers is what the layers have beyond a decoder's.
+// beamLayers holds properties of layers that decoder does not hold.
 type beamLayers struct {
 	*deepseek
 	bias        bool
@@ -45,8 +46,8 @@ type beamLayers struct {
 	full, local *RopeSpec // noRope for none
 }
 
-// readRopes reads the ropes of the two kinds of layers. Without parameters those with a window have one, and a kind whose
-// parameters are null has none.
+// readRopes reads the ropes of the two kinds of layers. By default layers with a window have a
+// rope. A kind whose parameters are null has none.
 func (m *beamLayers) readRopes(f *fields) {
 	params := f.object("rope_parameters")
 	read := func(kind string, rope *RopeSpec) *RopeSpec {
@@ -74,8 +75,9 @@ func (m *beamLayers) readRopes(f *fields) {
 	}
 }
 
-// wired returns the block of a layer. The sum that is the n-th of the model weighs what is added by 1/n and what is there by
-// (n - 1)/n, in squares; the embeddings are the first.
+// wired returns the block of a layer. In the n-th sum of the model, the square of the branch's
+// factor is 1/n and that of the residual stream's is (n - 1)/n. The embeddings are the first
+// term.
 func (m *beamLayers) wired(layer int) *BlockSpec {
 	n := float64(2 * (layer + 1))
 	return &BlockSpec{

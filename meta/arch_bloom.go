@@ -2,8 +2,8 @@ package meta
 
 import "strconv"
 
-// bloom is BloomForCausalLM: gpt_neox's fused projection in sequential blocks, a norm of the embeddings, and no
-// positions but biases by distance.
+// bloom is BloomForCausalLM: gpt_neox's fused projection in sequential blocks, a norm of the
+// embeddings, and ALiBi biases as the only positions.
 func bloom(f *fields, b *Builder) {
 	if f.bool("apply_residual_connection_post_layernorm", false) {
 		f.fail("apply_residual_connection_post_layernorm", "true is not supported")
@@ -46,7 +46,7 @@ func bloom(f *fields, b *Builder) {
 	b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
 }
 
-// bloomNames returns f with the names of fields that other models have.
+// bloomNames returns f with BLOOM's field names replaced by the usual ones.
 func (f *fields) bloomNames() *fields {
 	g := f.without("activation", "num_key_value_heads", "intermediate_size", "max_position_embeddings")
 	for _, names := range [...][2]string{{"n_embed", "hidden_size"}, {"n_layer", "num_hidden_layers"}, {"n_head", "num_attention_heads"}, {"seq_length", "max_position_embeddings"}} {

@@ -3,7 +3,8 @@ package meta
 // codeGenShards is the number of parts that CodeGen's fused projection is laid out in.
 const codeGenShards = 4
 
-// codeGen is CodeGenForCausalLM: GPT-J with a fused projection in the order of the four machines it was trained on.
+// codeGen is CodeGenForCausalLM: GPT-J with a fused projection, whose order is that of the four
+// machines on which it was trained.
 func codeGen(f *fields, b *Builder) {
 	c := readGPT(f, "CodeGen", gptNames{
 		context: "n_positions", hidden: "n_embd", inner: "n_inner", layers: "n_layer", heads: "n_head",

@@ -1,7 +1,7 @@
 package meta
 
-// cohere is CohereForCausalLM: attention and MLP side by side after one norm, rope on
-// neighbouring pairs, scaled logits.
+// cohere is CohereForCausalLM: attention and MLP in parallel after one norm, rope on adjacent
+// pairs, scaled logits.
 func cohere(f *fields, b *Builder) {
 	d := readDecoder(f, "Cohere", decoderDefaults{
 		vocab: 256000, hidden: 8192, inner: 22528, layers: 40, heads: 64,

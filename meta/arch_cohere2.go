@@ -1,6 +1,6 @@
 package meta
 
-// cohere2 is Cohere2ForCausalLM: cohere with windows on most layers, and rope on those alone.
+// cohere2 is Cohere2ForCausalLM: cohere with windows on most layers, and rope only on those.
 func cohere2(f *fields, b *Builder) {
 	d := readDecoder(f, "Cohere2", decoderDefaults{
 		vocab: 256000, hidden: 8192, inner: 22528, layers: 40, heads: 64,

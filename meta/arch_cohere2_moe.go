@@ -1,6 +1,7 @@
 package meta
 
-// cohere2MoE is Cohere2MoeForCausalLM: cohere2 with mixtures, in all layers or behind some dense ones.
+// cohere2MoE is Cohere2MoeForCausalLM: cohere2 with MoE layers, in all layers or after some dense
+// ones.
 func cohere2MoE(f *fields, b *Builder) {
 	d := readDecoder(f, "Cohere2Moe", decoderDefaults{
 		vocab: 256000, hidden: 8192, inner: 22528, layers: 40, heads: 64, headDim: 128,
@@ -52,7 +53,7 @@ func cohere2MoE(f *fields, b *Builder) {
 	})
 }
 
-// cohereMixture is a mixture with shared experts, and the width of layers without one.
+// cohereMixture is an MoE layer with shared experts, and the width of layers without one.
 type cohereMixture struct {
 	*decoder
 	spec       *MoESpec
@@ -87,7 +88,7 @@ func (d *decoder) cohereExperts(f *fields) *cohereMixture {
 	return m
 }
 
-// dense reads the width of layers without a mixture, if there are some.
+// dense reads the width of layers without an MoE layer, if there are some.
 func (m *cohereMixture) dense(f *fields, sparse []bool) {
 	const name = "prefix_dense_intermediate_size"
 	for _, s := range sparse[:m.layers] {

@@ -34,8 +34,8 @@ func cohereCompass(f *fields, b *Builder) {
 	})
 }
 
-// compassRopes returns the ropes of layers with full attention and of those with a window, which rope_parameters has
-// by type. A type whose rope is null has none.
+// compassRopes returns the ropes of layers with full attention and of those with a window.
+// rope_parameters states them by layer type. A type whose rope is null has none.
 func (d *decoder) compassRopes(f *fields, sliding []bool) (ropes [2]*RopeSpec) {
 	params := f.object("rope_parameters")
 	for i, kind := range []string{"full_attention", "sliding_attention"} {

@@ -2,8 +2,9 @@ package meta
 
 import "strconv"
 
-// dbrx is DbrxForCausalLM: norms without biases, clamped queries, keys and values from one map, and a mixture in every
-// layer. Files have the matrices of all experts below one another, those of the way down transposed.
+// dbrx is DbrxForCausalLM: norms without biases, clamped queries, keys and values from a fused
+// projection, and an MoE in every layer. Files store the matrices of all experts in one tensor,
+// one after another; those of the down projection are transposed.
 func dbrx(f *fields, b *Builder) {
 	a, ffn := f.part("attn_config"), f.part("ffn_config")
 	g := f.renamed("hidden_size", "d_model").renamed("num_attention_heads", "n_heads").renamed("num_hidden_layers", "n_layers").renamed("max_position_embeddings", "max_seq_len")
@@ -69,7 +70,7 @@ func (f *fields) dbrxExperts(d *decoder) *MoESpec {
 	return spec
 }
 
-// dbrxMixture adds a mixture. An expert is rows of each of three tensors.
+// dbrxMixture adds an MoE layer. Each expert is a range of rows in each of three tensors.
 func (d *decoder) dbrxMixture(b *Builder, spec *MoESpec) {
 	m := b.Child("ffn", "DbrxFFN").Runs(KindMoE, spec)
 	m.Child("router", "DbrxRouter").Linear("layer", d.hidden, spec.Count, false)

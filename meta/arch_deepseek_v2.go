@@ -1,7 +1,7 @@
 package meta
 
-// deepseekV2 is DeepseekV2ForCausalLM: deepseek_v3's attention with rope on neighbouring pairs, and a
-// mixture whose softmax weights are not divided by their sum.
+// deepseekV2 is DeepseekV2ForCausalLM: deepseek_v3's attention with rope on adjacent pairs, and
+// an MoE layer whose softmax weights are not divided by their sum.
 func deepseekV2(f *fields, b *Builder) {
 	d := readDeepseek(f, "DeepseekV2", decoderDefaults{
 		vocab: 102400, hidden: 4096, inner: 11008, layers: 32, heads: 32, context: 2048, eps: 1e-6,
@@ -21,8 +21,8 @@ func deepseekV2(f *fields, b *Builder) {
 	})
 }
 
-// softmaxMixture reads the mixture of DeepSeek-V2, whose classes begin with class and whose routers have a dtype, and
-// returns what adds it to a layer.
+// softmaxMixture reads the MoE layer of DeepSeek-V2 and returns the function that adds it to a
+// layer. Its class names begin with class, and its routers have the dtype router.
 func (d *decoder) softmaxMixture(f *fields, class string, router DType) func(layer *Builder, mlpBias bool) {
 	inner := f.size("moe_intermediate_size", 1407)
 	shared := inner * f.count("n_shared_experts", 2, 1, maxExperts)
@@ -50,8 +50,8 @@ func (d *decoder) softmaxMixture(f *fields, class string, router DType) func(lay
 	}
 }
 
-// deepseekOCR2 is the text model of DeepSeek-OCR 2: llama's attention with deepseek_v2's mixture. Heads share the hidden size
-// whatever head_dim says.
+// deepseekOCR2 is the text model of DeepSeek-OCR 2: llama's attention with deepseek_v2's MoE
+// layer. Heads share the hidden size whatever head_dim says.
 func deepseekOCR2(f *fields, b *Builder) {
 	d := readDecoder(f, "DeepseekOcr2Text", decoderDefaults{
 		vocab: 102400, hidden: 4096, inner: 11008, layers: 32, heads: 32, headDimField: derived,

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// deepseek is what the config has beyond a decoder's: latent attention and a mixture. GLM's models
-// share one or both.
+// deepseek holds the part of the config that decoder does not hold: latent attention and an MoE
+// layer. GLM's models share one or both.
 type deepseek struct {
 	*decoder
 	bias        bool
@@ -16,7 +16,7 @@ type deepseek struct {
 	nope, value int // parts of a head
 	scale       float32
 	latentEps   float32 // of the norms of compressions; 0: 1e-6
-	gated       bool    // heads have gates behind their queries, which are made of the compression before its norm as well
+	gated       bool    // heads have gates after their queries, which are made of the compression before its norm as well
 
 	moe        *MoESpec
 	moeInner   int
@@ -26,11 +26,11 @@ type deepseek struct {
 	router     string // class of its router; "" means the prefix and "TopkRouter"
 	wideRouter bool   // transformers keeps the router's weights in float32
 	correction DType  // of the router's correction; NoDType: that of weights
-	check      func() // of the groups of experts, which do not matter in a model without mixtures
+	check      func() // of the groups of experts, which do not matter in a model without MoE layers
 }
 
-// deepseekV3 is DeepseekV3ForCausalLM: multi-head latent attention, and after some dense
-// layers a mixture with grouped sigmoid routing and shared experts.
+// deepseekV3 is DeepseekV3ForCausalLM: multi-head latent attention, and after some dense layers
+// an MoE layer with grouped sigmoid routing and shared experts.
 func deepseekV3(f *fields, b *Builder) {
 	d := readDeepseek(f, "DeepseekV3", decoderDefaults{
 		vocab: 129280, hidden: 7168, inner: 18432, layers: 61, heads: 128, context: 4096, eps: 1e-6,
@@ -53,8 +53,8 @@ func (f *fields) deepseekLayers(b *Builder, d *deepseek, def mixtureDefaults, de
 	})
 }
 
-// causalLMWithNext is causalLM for files that may have further layers, which predict several tokens
-// ahead and follow the last one: they are a model of their own, see [NewNext].
+// causalLMWithNext is causalLM for files that may have layers for multi-token prediction after
+// the last layer. These are a model of their own, see [NewNext].
 func (d *deepseek) causalLMWithNext(f *fields, b *Builder, layer func(b *Builder, index int)) {
 	if b.tree.next > 0 {
 		d.next(f, b, layer)
@@ -70,9 +70,9 @@ func (d *deepseek) causalLMWithNext(f *fields, b *Builder, layer func(b *Builder
 	}
 }
 
-// countUnread counts the published bytes of layers that predict several tokens ahead: each is a
-// layer as the last one, a projection of two hidden vectors to one, three norms, and copies of the
-// embedding and the head.
+// countUnread counts the published bytes of layers for multi-token prediction. Each consists of a
+// layer like the last one, a projection of two hidden vectors to one, three norms, and copies of
+// the embedding and the head.
 func (d *deepseek) countUnread(b *Builder, layer func(*Builder, int), layers int) {
 	if b.tree.header != nil || layers == 0 {
 		return
@@ -93,7 +93,7 @@ type latentDefaults struct{ qRank, kvRank, nope, value int }
 
 // readDeepseek reads a decoder with latent attention.
 func readDeepseek(f *fields, class string, def decoderDefaults, latent latentDefaults) *deepseek {
-	def.headDimField = "qk_rope_head_dim" // what rope turns
+	def.headDimField = "qk_rope_head_dim" // what rope rotates
 	if def.headDim == 0 {
 		def.headDim = 64
 	}
@@ -117,7 +117,7 @@ func readDeepseek(f *fields, class string, def decoderDefaults, latent latentDef
 	return d
 }
 
-// mixtureDefaults holds a config class's defaults for its mixture.
+// mixtureDefaults holds a config class's defaults for its MoE layer.
 type mixtureDefaults struct {
 	inner, experts, topK int
 	count                string // name of the field with the number of experts; "" means n_routed_experts
@@ -126,8 +126,8 @@ type mixtureDefaults struct {
 	leastShared          int // the smallest n_shared_experts
 }
 
-// readMixture reads the mixture: how experts are chosen, and their sizes. Scores are sigmoids, and groups rank
-// by the sum of their best two.
+// readMixture reads the MoE layer: the routing, and the sizes of experts. Scores are sigmoids.
+// Groups are ranked by the sum of their two best scores.
 func (d *deepseek) readMixture(f *fields, def mixtureDefaults) {
 	d.moeInner = f.size("moe_intermediate_size", def.inner)
 	d.shared = d.moeInner * f.count("n_shared_experts", 1, def.leastShared, maxExperts)
@@ -146,8 +146,8 @@ func (d *deepseek) readMixture(f *fields, def mixtureDefaults) {
 	d.moe = m
 }
 
-// expertsField names the field that counts routed experts: n_routed_experts, or num_local_experts where
-// the config has that alone.
+// expertsField returns the name of the field that counts routed experts: n_routed_experts, or
+// num_local_experts if the config has only that.
 func (f *fields) expertsField() string {
 	if !f.has("n_routed_experts") && f.has("num_local_experts") {
 		return "num_local_experts"
@@ -155,7 +155,7 @@ func (f *fields) expertsField() string {
 	return "n_routed_experts"
 }
 
-// checkGroups checks the groups of a mixture, which have at least least experts each.
+// checkGroups checks the groups of an MoE layer, which have at least least experts each.
 func (f *fields) checkGroups(m *MoESpec, least int) {
 	switch {
 	case m.Count%m.Groups != 0 || m.Count/m.Groups < least:
@@ -171,7 +171,7 @@ func (d *deepseek) latentAttention(b *Builder, layer int) (*Builder, *MLASpec) {
 	return d.latentAttentionIn(b.Child("self_attn", d.class+"Attention"), layer)
 }
 
-// latentAttentionIn fills a, the scope of latent attention.
+// latentAttentionIn adds the parts of latent attention to a, its scope.
 func (d *deepseek) latentAttentionIn(a *Builder, layer int) (*Builder, *MLASpec) {
 	head := d.nope + d.headDim
 	mla := &MLASpec{
@@ -209,8 +209,8 @@ func (d *deepseek) latentAttentionIn(a *Builder, layer int) (*Builder, *MLASpec)
 	return a, mla
 }
 
-// latentNorm adds a norm of a compressed vector. Its epsilon is that of the norm's
-// class: the reference does not pass rms_norm_eps on.
+// latentNorm adds a norm of a compressed vector. Its epsilon is the norm class's default, because
+// the reference does not pass rms_norm_eps to it.
 func (d *deepseek) latentNorm(b *Builder, name string, dim int) {
 	b.Child(name, d.normClass).
 		Runs(KindNorm, &NormSpec{Dim: dim, Eps: cmp.Or(d.latentEps, 1e-6)}).

@@ -2,8 +2,8 @@ package meta
 
 import "strings"
 
-// deepseekV32 is DeepseekV32ForCausalLM: deepseek_v3 whose attention sees the positions that an indexer
-// chooses.
+// deepseekV32 is DeepseekV32ForCausalLM: deepseek_v3 with sparse attention to the positions that
+// an indexer selects.
 func deepseekV32(f *fields, b *Builder) {
 	d := readDeepseek(f, "DeepseekV32", decoderDefaults{
 		vocab: 129280, hidden: 7168, inner: 18432, layers: 61, heads: 128, context: 163840, eps: 1e-6,
@@ -12,8 +12,8 @@ func deepseekV32(f *fields, b *Builder) {
 	d.sparse(f, b, IndexerSpec{Heads: 64}, nil)
 }
 
-// glmMoEDSA is GlmMoeDsaForCausalLM: deepseek_v32 whose layers may see the positions that an earlier
-// layer has chosen, and whose indexer turns neighbouring pairs.
+// glmMoEDSA is GlmMoeDsaForCausalLM: deepseek_v32 whose layers may reuse the positions that an
+// earlier layer has selected, and whose indexer rotates adjacent pairs.
 func glmMoEDSA(f *fields, b *Builder) {
 	d := readDeepseek(f, "GlmMoeDsa", decoderDefaults{
 		vocab: 154880, hidden: 6144, inner: 12288, layers: 78, heads: 64, context: 202752, eps: 1e-5,
@@ -22,7 +22,7 @@ func glmMoEDSA(f *fields, b *Builder) {
 	d.sparse(f, b, IndexerSpec{Heads: 32, Interleaved: true}, d.sharedIndexers(f))
 }
 
-// sparse builds a model of sparse attention. Layers whose shared is set have no indexer.
+// sparse builds a model with sparse attention. Layers with shared set have no indexer.
 func (d *deepseek) sparse(f *fields, b *Builder, indexer IndexerSpec, shared []bool) {
 	if d.qRank == 0 {
 		f.fail("q_lora_rank", "sparse attention needs a rank, got null")
@@ -48,7 +48,7 @@ func (d *deepseek) sparse(f *fields, b *Builder, indexer IndexerSpec, shared []b
 	})
 }
 
-// readIndexer reads the sizes of an indexer. The values of def are the defaults.
+// readIndexer reads the sizes of an indexer. indexer holds the defaults.
 func (d *deepseek) readIndexer(f *fields, indexer IndexerSpec) *IndexerSpec {
 	indexer.Q, indexer.K, indexer.KNorm, indexer.Weights = "indexer.wq_b", "indexer.wk", "indexer.k_norm", "indexer.weights_proj"
 	indexer.Count = f.size("index_topk", 2048)
@@ -70,8 +70,9 @@ func (d *deepseek) addIndexer(a *Builder, mla *MLASpec, indexer *IndexerSpec) {
 	x.Linear("weights_proj", d.hidden, indexer.Heads, false)
 }
 
-// mixtureByType returns which layers have a mixture: those that mlp_layer_types says, else all but the
-// first of first_k_dense_replace. The last value stands for the layers that predict several tokens ahead.
+// mixtureByType returns which layers have an MoE layer: those in mlp_layer_types or, without that
+// field, all but the first of first_k_dense_replace. The last value stands for the layers for
+// multi-token prediction.
 func (d *deepseek) mixtureByType(f *fields) []bool {
 	dense := f.count("first_k_dense_replace", 3, 0, maxLayers)
 	if f.texts("mlp_layer_types") != nil {
@@ -84,8 +85,9 @@ func (d *deepseek) mixtureByType(f *fields) []bool {
 	return mixture
 }
 
-// sharedIndexers returns which layers see the positions that the last layer with an indexer chose:
-// those that indexer_types says, else index_topk_pattern, else a schedule of frequency and offset.
+// sharedIndexers returns which layers reuse the positions of the last layer with an indexer:
+// those in indexer_types, or else in index_topk_pattern, or else by a schedule of frequency and
+// offset.
 func (d *deepseek) sharedIndexers(f *fields) []bool {
 	shared := make([]bool, d.layers)
 	name, types := "indexer_types", f.texts("indexer_types")

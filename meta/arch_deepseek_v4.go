@@ -2,7 +2,7 @@ package meta
 
 import "strings"
 
-// deepseek4 is what the config has beyond a decoder's.
+// deepseek4 holds the part of the config that decoder does not hold.
 type deepseek4 struct {
 	*decoder
 	qRank, groups, outRank int
@@ -28,9 +28,9 @@ const (
 	deepseek4Hashed = 3 // layers with experts by token
 )
 
-// deepseekV4 is DeepseekV4ForCausalLM: several residual streams, attention of many query heads to one key,
-// within a window and to entries that summarise earlier tokens, and mixtures whose first layers choose
-// experts by the token.
+// deepseekV4 is DeepseekV4ForCausalLM: several residual streams; attention of many query heads to
+// a single key head, within a window and to entries that summarise earlier tokens; and MoE
+// layers, the first of which select experts by token id.
 func deepseekV4(f *fields, b *Builder) {
 	d := &deepseek4{decoder: readDecoder(f.without("rope_scaling", "rope_parameters", "intermediate_size"), "DeepseekV4", decoderDefaults{
 		vocab: 129280, hidden: 4096, inner: 2048, layers: 43, heads: 64, kvHeads: 1, headDim: 512, context: 1048576, eps: 1e-6, act: "silu",
@@ -76,8 +76,8 @@ func deepseekV4(f *fields, b *Builder) {
 	b.Ignore("model.mtp.**")
 }
 
-// readRopes reads the rotary embeddings: one of layers with a window alone, and one of the others. Published
-// files have the scaling of the second; transformers 5 nests both.
+// readRopes reads the rotary embeddings: one of layers that only have a window, and one of the
+// others. Published files have the scaling of the second; transformers 5 nests both.
 func (d *deepseek4) readRopes(f *fields) {
 	partial := 64.0 / 512
 	if f.has("qk_rope_head_dim") {
@@ -108,7 +108,8 @@ func (d *deepseek4) readRopes(f *fields) {
 	}
 }
 
-// readLayers reads the types of layers: those of transformers 5, or the rates of each layer.
+// readLayers reads the types of layers, as transformers 5 writes them or by the rate of each
+// layer.
 func (d *deepseek4) readLayers(f *fields) {
 	d.rates = map[string]int{
 		sparseEntries: f.count("compress_rate_csa", 4, 1, 1<<16), heavyEntries: f.count("compress_rate_hca", 128, 1, 1<<16),
@@ -137,8 +138,8 @@ func (d *deepseek4) readLayers(f *fields) {
 	f.checkTypes("mlp_layer_types", &d.moeTypes, d.layers, hashedMoE, routedMoE)
 }
 
-// checkTypes checks that there is a type for each layer. Further types are those of layers that predict
-// several tokens ahead.
+// checkTypes checks that there is a type for each layer. Additional types belong to layers for
+// multi-token prediction.
 func (f *fields) checkTypes(name string, types *[]string, layers int, known ...string) {
 	if len(*types) < layers {
 		f.fail(name, "%d types for %d layers", len(*types), layers)
@@ -156,7 +157,7 @@ func (f *fields) checkTypes(name string, types *[]string, layers int, known ...s
 	}
 }
 
-// typesByRate returns the types that compress_ratios says, else those of a schedule.
+// typesByRate returns the types that compress_ratios states, or those of a schedule.
 func (d *deepseek4) typesByRate(f *fields) []string {
 	var types []string
 	if !f.has("compress_ratios") {
@@ -180,7 +181,8 @@ func (d *deepseek4) typesByRate(f *fields) []string {
 	return types
 }
 
-// readExperts reads the mixture. The shared expert is as wide as a routed one, however many the config says.
+// readExperts reads the MoE layer. The shared expert is as wide as one routed expert, whatever
+// count the config has.
 func (d *deepseek4) readExperts(f *fields) {
 	d.moeInner = f.size("moe_intermediate_size", 2048)
 	m := f.experts("n_routed_experts", 256, "num_experts_per_tok", 6)
@@ -198,7 +200,8 @@ func (d *deepseek4) readExperts(f *fields) {
 	d.moe = *m
 }
 
-// keepsFloat32 reports what transformers keeps in float32: parameters of norms and streams, sinks and biases of gates.
+// keepsFloat32 reports whether transformers keeps p in float32: parameters of norms and streams,
+// sinks and biases of gates.
 func (d *deepseek4) keepsFloat32(n *Module, p *Param) bool {
 	return p.Name == "sinks" || p.Name == "position_bias" ||
 		strings.HasSuffix(n.Class, "RMSNorm") || strings.HasSuffix(n.Class, "HyperConnection") || strings.HasSuffix(n.Class, "HyperHead")
@@ -225,7 +228,7 @@ func (d *deepseek4) hyperConnection(b *Builder, name string) {
 	c.Param("scale", 3)
 }
 
-// hyperHead adds what makes one stream of all.
+// hyperHead adds the parameters that merge all streams into one.
 func (d *deepseek4) hyperHead(b *Builder) {
 	n := d.streams.Count
 	c := d.streamNorm(b.Child("hc_head", d.class+"HyperHead"))
@@ -274,7 +277,7 @@ func (d *deepseek4) attention(b *Builder, layer int) {
 	}
 }
 
-// keyNorm adds the norm of keys, whose name files that transformers has saved shorten.
+// keyNorm adds the norm of keys. Files saved by transformers shorten its name.
 func (d *deepseek4) keyNorm(b *Builder, dim int) {
 	spec := d.normSpec
 	spec.Dim = dim
@@ -282,7 +285,7 @@ func (d *deepseek4) keyNorm(b *Builder, dim int) {
 	n.ParamFrom("weight", []int{dim}, []TensorSource{{Tensor: n.path + ".weight"}}, []TensorSource{{Tensor: Join(b.path, "norm.weight")}})
 }
 
-// pool adds the maps of a pool to b, which has the path at below the attention.
+// pool adds the projections of a pool to b. at is b's path below the attention.
 func (d *deepseek4) pool(b *Builder, at string, s PoolSpec) *PoolSpec {
 	width := s.Dim
 	if s.Overlap {
@@ -338,8 +341,8 @@ func (d *deepseek4) mixture(b *Builder, layer int) {
 	mlp.Act, mlp.Limit = spec.Act, spec.Limit
 }
 
-// publishes sets the names of published files, which transformers saves as well, and what they keep
-// in 16 bits beside FP8.
+// publishes sets the names in published files, which transformers saves as well, and the tensors
+// that these files keep in 16 bits next to FP8.
 func (d *deepseek4) publishes(b *Builder) {
 	for _, name := range []string{"compressor.wkv", "compressor.wgate", "indexer.weights_proj"} {
 		b.tree.excluded = append(b.tree.excluded, exclusion{name: name})

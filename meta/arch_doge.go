@@ -1,7 +1,7 @@
 package meta
 
-// doge is DogeForCausalLM: llama whose scores have a number of each key added, by which some keys are chosen, and whose
-// branches multiply the residual stream by channel.
+// doge is DogeForCausalLM: llama with a learned bias of each key in the scores, by which keys may
+// be selected, and with factors per channel of the residual stream.
 func doge(f *fields, b *Builder) {
 	d := readDecoder(f, "Doge", decoderDefaults{
 		vocab: 32768, hidden: 1024, inner: 2048, layers: 32, heads: 8, context: 2048, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},

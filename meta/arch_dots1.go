@@ -1,6 +1,7 @@
 package meta
 
-// dots1 is Dots1ForCausalLM: qwen3's attention, and after some dense layers DeepSeek-V3's mixture.
+// dots1 is Dots1ForCausalLM: qwen3's attention, and after some dense layers DeepSeek-V3's MoE
+// layer.
 func dots1(f *fields, b *Builder) {
 	d := &deepseek{decoder: readDecoder(f, "Dots1", decoderDefaults{
 		vocab: 152064, hidden: 4608, inner: 10944, layers: 62, heads: 32, kvHeads: 32,

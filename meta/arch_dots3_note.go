@@ -9,9 +9,10 @@ import (
 	"strconv"
 )
 
-// dots3Note is the text model of Dots3NoteForConditionalGeneration, and Dots3NoteForCausalLM: latent attention with
-// scaled compressions, a norm of the keys' rotary part and a gate for each head. Layers with a window have sizes of
-// their own, and the others see the positions that an indexer chooses.
+// dots3Note is the text model of Dots3NoteForConditionalGeneration, and Dots3NoteForCausalLM:
+// latent attention with scaled compressions, a norm of the keys' rotary part and a gate for each
+// head. Layers with a window have sizes of their own, and the others attend to the positions that
+// an indexer selects.
 func dots3Note(f *fields, b *Builder) {
 	n := readDots3(f)
 	d := n.full
@@ -47,7 +48,7 @@ func dots3Note(f *fields, b *Builder) {
 	b.Ignore(fmt.Sprintf("%s.layers.%d.**", path, d.layers), path+".mtp.**")
 }
 
-// dots3 is what the config says of both types of layers.
+// dots3 holds the config's fields for both types of layers.
 type dots3 struct {
 	full, windowed   *deepseek
 	sliding, mixture []bool
@@ -90,7 +91,7 @@ func readDots3(f *fields) *dots3 {
 	return n
 }
 
-// renamedTypes returns f with another name of a type in layer_types.
+// renamedTypes returns f with a type in layer_types renamed.
 func (f *fields) renamedTypes(old, name string) *fields {
 	types := f.texts("layer_types")
 	if types == nil {
@@ -107,7 +108,8 @@ func (f *fields) renamedTypes(old, name string) *fields {
 	return &fields{at: f.at, values: values, errs: f.errs}
 }
 
-// windowedDots3 returns the fields of layers with a window, whose names begin with swa_. all has the others.
+// windowedDots3 returns the fields of layers with a window, whose names begin with swa_. all has
+// the fields of the other layers.
 func (f *fields) windowedDots3(all *fields) *fields {
 	out := all.without("num_attention_heads", "num_key_value_heads", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim", "qk_rope_head_dim")
 	for _, name := range []string{"num_attention_heads", "num_key_value_heads", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim", "qk_rope_head_dim"} {
@@ -124,7 +126,7 @@ func (f *fields) windowedDots3(all *fields) *fields {
 	return out
 }
 
-// dots3Mixtures returns which layers have a mixture.
+// dots3Mixtures returns which layers have an MoE layer.
 func (d *deepseek) dots3Mixtures(f *fields) []bool {
 	if f.texts("mlp_layer_types") != nil {
 		return d.sparseByType(f)
@@ -149,8 +151,8 @@ func (d *deepseek) dots3Mixtures(f *fields) []bool {
 	return mixture
 }
 
-// ropes reads the ropes of layers of the given kind and of those with a window, which turn neighbouring pairs. They are
-// stated by type of layers, or once for both.
+// ropes reads the ropes of layers of the given kind and of those with a window. They rotate
+// adjacent pairs. The config states them by type of layer, or once for both.
 func (n *dots3) ropes(f *fields, kind string) {
 	n.kind = kind
 	f = f.without("partial_rotary_factor")
@@ -196,7 +198,7 @@ func (n *dots3) rotary(b *Builder) {
 	}
 }
 
-// latentScale is what multiplies a compression of so many channels behind its norm.
+// latentScale returns the factor of a compression of rank channels after its norm.
 func (d *deepseek) latentScale(rank int) float32 {
 	return float32(math.Sqrt(float64(d.hidden) / float64(rank)))
 }

@@ -5,12 +5,14 @@ import (
 	"slices"
 )
 
-// dots3Windowed are the fields whose values layers with a window have of their own.
+// dots3Windowed are the fields that layers with a window may override.
 var dots3Windowed = []string{"num_attention_heads", "num_key_value_heads", "q_lora_rank", "kv_lora_rank", "head_dim", "qk_nope_head_dim", "v_head_dim", "qk_rope_head_dim"}
 
-// publishedDots3 returns a config that transformers saved in the words of published ones: what layers with a window have of
-// their own is named with swa_, instead of for each of them in per_layer_config, where a field that is missing has the value of
-// the other layers. Its layer_types say which layers have an indexer, instead of use_dsa.
+// publishedDots3 returns a config that transformers saved in the form of published configs.
+// Published configs state the fields of layers with a window once, with the prefix swa_.
+// transformers states them per layer in per_layer_config, where a missing field has the value of
+// the other layers. In its form, layer_types says which layers have an indexer, instead of
+// use_dsa.
 func (f *fields) publishedDots3() *fields {
 	const name = "per_layer_config"
 	layers, types := f.byLayer(name, f.count("num_hidden_layers", 46, 1, maxLayers)), f.texts("layer_types")

@@ -1,6 +1,6 @@
 package meta
 
-// ernie45 is Ernie4_5ForCausalLM: llama with rope on neighbouring pairs, and biases on request.
+// ernie45 is Ernie4_5ForCausalLM: llama with rope on adjacent pairs, and biases on request.
 func ernie45(f *fields, b *Builder) {
 	d := readDecoder(f, "Ernie4_5", decoderDefaults{
 		vocab: 103424, hidden: 1024, inner: 3072, layers: 18, heads: 16, kvHeads: 2, headDim: 128,

@@ -1,7 +1,7 @@
 package meta
 
-// ernie45MoE is Ernie4_5_MoeForCausalLM: ernie4_5 with a mixture in some layers, which chooses experts
-// by softmax plus a correction.
+// ernie45MoE is Ernie4_5_MoeForCausalLM: ernie4_5 with an MoE in some layers, which selects
+// experts by softmax plus a correction.
 func ernie45MoE(f *fields, b *Builder) {
 	d := readDecoder(f, "Ernie4_5_Moe", decoderDefaults{
 		vocab: 103424, hidden: 2560, inner: 12288, layers: 28, heads: 20, kvHeads: 4,
@@ -43,7 +43,7 @@ func ernie45MoE(f *fields, b *Builder) {
 	})
 }
 
-// paramOf is Param for a parameter of a dtype of its own, which a header overrides.
+// paramOf is Param for a parameter with its own dtype, which a header overrides.
 func (b *Builder) paramOf(dtype DType, name string, shape ...int) {
 	weights := b.tree.dtype
 	b.tree.dtype = dtype

@@ -1,7 +1,7 @@
 package meta
 
-// exaone4 is Exaone4ForCausalLM: norms after attention and MLP, norms on query and key heads, and,
-// where some layers have a window, rope on those alone.
+// exaone4 is Exaone4ForCausalLM: norms after attention and MLP, and norms on query and key heads.
+// If some layers have a window, only those have rope.
 func exaone4(f *fields, b *Builder) {
 	d := readDecoder(f, "Exaone4", decoderDefaults{
 		vocab: 102400, hidden: 4096, inner: 16384, layers: 32, heads: 32, kvHeads: 32,
@@ -24,7 +24,8 @@ func (d *decoder) exaoneWindows(f *fields) (int, []bool) {
 	return window, d.sliding(f, func(i int) bool { return pattern > 0 && (i+1)%pattern != 0 })
 }
 
-// exaoneAttention has rope in layers with a window, or in all layers of a model without windows.
+// exaoneAttention returns attention with rope in layers with a window, or in all layers of a
+// model without windows.
 func exaoneAttention(layer, window int, sliding []bool) AttentionSpec {
 	spec := AttentionSpec{Layer: layer, Window: windowIf(sliding[layer], window)}
 	if window > 0 && !sliding[layer] {

@@ -1,7 +1,7 @@
 package meta
 
-// exaoneMoE is ExaoneMoeForCausalLM: norms on query and key heads, rope in layers with a window alone where
-// there are some, and in all but the first layers DeepSeek-V3's mixture.
+// exaoneMoE is ExaoneMoeForCausalLM: norms on query and key heads, rope only in layers with a
+// window where there are some, and in all but the first layers DeepSeek-V3's MoE layer.
 func exaoneMoE(f *fields, b *Builder) {
 	d := &deepseek{decoder: readDecoder(f, "ExaoneMoe", decoderDefaults{
 		vocab: 102400, hidden: 4096, inner: 16384, layers: 32, heads: 32, kvHeads: 32,

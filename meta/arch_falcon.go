@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// falcon is FalconForCausalLM: a fused projection, layer norms and a plain MLP, which stands beside
-// attention in most models. The newer ones group heads and may have a norm for each branch.
+// falcon is FalconForCausalLM: a fused projection, layer norms and a plain MLP, which is parallel
+// to attention in most models. The newer ones group heads and may have a norm for each branch.
 func falcon(f *fields, b *Builder) {
 	d := readDecoder(f.falconNames(), "Falcon", decoderDefaults{
 		vocab: 65024, hidden: 4544, layers: 32, heads: 71, context: 2048, eps: 1e-5, epsField: "layer_norm_epsilon",
@@ -51,7 +51,7 @@ func falcon(f *fields, b *Builder) {
 	b.Ignore("transformer.h.*.self_attention.rotary_emb.inv_freq")
 }
 
-// falconNames returns f with the names of fields that other models have.
+// falconNames returns f with Falcon's field names replaced by the usual ones.
 func (f *fields) falconNames() *fields {
 	g := f.without("head_dim", "num_key_value_heads")
 	if f.has("n_embed") {

@@ -2,8 +2,8 @@ package meta
 
 import "strconv"
 
-// falconH1 is FalconH1ForCausalLM: each layer has a Mamba2 mixer beside its attention, and multipliers
-// of nearly everything.
+// falconH1 is FalconH1ForCausalLM: each layer has a Mamba2 mixer parallel to its attention, and
+// nearly everything has a multiplier.
 func falconH1(f *fields, b *Builder) {
 	d := readDecoder(f, "FalconH1", decoderDefaults{
 		vocab: 128000, hidden: 4096, inner: 14336, layers: 32, heads: 32, kvHeads: 8,
@@ -56,7 +56,7 @@ func falconH1(f *fields, b *Builder) {
 	b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
 }
 
-// multiplier returns a multiplier other than 0, 1 if there is none.
+// multiplier returns a multiplier, which must not be 0. The default is 1.
 func (f *fields) multiplier(name string) float32 {
 	x := float32(f.float(name, 1))
 	if x == 0 {
@@ -65,7 +65,7 @@ func (f *fields) multiplier(name string) float32 {
 	return x
 }
 
-// multipliers returns a list of n multipliers other than 0, or nil if there is none.
+// multipliers returns a list of n multipliers, which must not be 0, or nil if there is none.
 func (f *fields) multipliers(name string, n int) []float32 {
 	list := f.floats(name)
 	if list == nil {

@@ -1,6 +1,6 @@
 package meta
 
-// flexOlmo is FlexOlmoForCausalLM: olmo2 with a mixture in every layer.
+// flexOlmo is FlexOlmoForCausalLM: olmo2 with an MoE in every layer.
 func flexOlmo(f *fields, b *Builder) {
 	d := readDecoder(f, "FlexOlmo", decoderDefaults{
 		vocab: 100352, hidden: 4096, inner: 11008, layers: 32, heads: 32,

@@ -2,8 +2,8 @@ package meta
 
 import "encoding/json"
 
-// flint is FlintForCausalLM: norms on query and key heads, sinks in attention, rope in layers with a window alone, and
-// mixtures with sigmoid routing and a shared expert.
+// flint is FlintForCausalLM: norms on query and key heads, sinks in attention, rope only in
+// layers with a window, and MoE layers with sigmoid routing and a shared expert.
 func flint(f *fields, b *Builder) {
 	d := readDecoder(f, "Flint", decoderDefaults{
 		vocab: 150144, hidden: 2048, inner: 6144, layers: 49, heads: 32, kvHeads: 4, headDim: 128,
@@ -36,7 +36,7 @@ func flint(f *fields, b *Builder) {
 	})
 }
 
-// flintAttention adds attention with sinks, which published files call softmax_offset.
+// flintAttention adds attention with sinks. Published files call them softmax_offset.
 func (d *decoder) flintAttention(b *Builder, bias bool, s AttentionSpec) {
 	a := d.attention(b, bias, bias, s)
 	a.ParamFrom("sinks", []int{d.heads}, []TensorSource{{Tensor: a.path + ".softmax_offset"}}, []TensorSource{{Tensor: a.path + ".sinks"}})

@@ -2,7 +2,8 @@ package meta
 
 import "math"
 
-// gemma1 is GemmaForCausalLM: llama with norms whose weights count from 1 and scaled embeddings.
+// gemma1 is GemmaForCausalLM: llama with scaled embeddings and norms whose weights have an offset
+// of 1.
 func gemma1(f *fields, b *Builder) {
 	d := readDecoder(f, "Gemma", decoderDefaults{
 		vocab: 256000, hidden: 3072, inner: 24576, layers: 28, heads: 16, kvHeads: 16, headDim: 256,
@@ -27,7 +28,7 @@ func gemma1(f *fields, b *Builder) {
 	})
 }
 
-// causalOnly refuses models that attend to later tokens.
+// causalOnly rejects models that attend to later tokens.
 func (f *fields) causalOnly() {
 	if f.bool("use_bidirectional_attention", false) {
 		f.fail("use_bidirectional_attention", "attention to later tokens is not supported")

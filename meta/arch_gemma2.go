@@ -2,8 +2,8 @@ package meta
 
 import "math"
 
-// gemma2 is Gemma2ForCausalLM: norms before and after attention and MLP, whose weights
-// count from 1, scaled embeddings, soft caps, and a window in every other layer.
+// gemma2 is Gemma2ForCausalLM: norms before and after attention and MLP, whose weights have an
+// offset of 1, scaled embeddings, soft caps, and a window in every other layer.
 func gemma2(f *fields, b *Builder) {
 	d := readDecoder(f, "Gemma2", gemmaDefaults(256000, 8192))
 	d.normSpec.Offset = 1
@@ -25,14 +25,14 @@ func gemmaDefaults(vocab, context int) decoderDefaults {
 	}
 }
 
-// gemma is what the Gemma configs have beyond a decoder's.
+// gemma holds the fields of Gemma configs that decoder does not hold.
 type gemma struct {
 	bias                    bool
 	scale, softcap, headCap float32
 	window                  int
 }
 
-// readGemma reads it; the caps are the defaults of a missing field, null means none.
+// readGemma reads these fields. The caps are the defaults of a missing field; null means none.
 func (d *decoder) readGemma(f *fields, softcap, headCap float64) *gemma {
 	f.causalOnly()
 	return &gemma{
@@ -71,7 +71,7 @@ func (g *gemma) wiring(d *decoder) wiring {
 	}
 }
 
-// rest adds what stands beside the attention of a block.
+// rest adds the parts of a block other than its attention.
 func (g *gemma) rest(d *decoder, b *Builder) {
 	d.gatedMLP(b, "mlp", d.inner, false)
 	d.norms(b, "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")

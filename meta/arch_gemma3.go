@@ -1,8 +1,8 @@
 package meta
 
-// gemma3 is Gemma3ForCausalLM, the text model: gemma2 with norms on query and key
-// heads, a full layer after several with a window, and a rope for each of the
-// two kinds. attn_logit_softcapping is without effect.
+// gemma3 is Gemma3ForCausalLM, the text model: gemma2 with norms on query and key heads, full
+// attention after several layers with a window, and a rope for each of the two kinds.
+// attn_logit_softcapping has no effect.
 func gemma3(f *fields, b *Builder) {
 	d := readDecoder(f, "Gemma3", gemmaDefaults(262208, 131072))
 	d.normSpec.Offset = 1
@@ -28,7 +28,7 @@ func gemma3(f *fields, b *Builder) {
 	})
 }
 
-// layerRotary adds the module that holds the frequencies of the kinds of layers that there are.
+// layerRotary adds the module that holds the frequencies of the kinds of layers in the model.
 func (b *Builder) layerRotary(class string, sliding []bool, full, local *RopeSpec) {
 	c := b.Child("rotary_emb", class)
 	for _, kind := range []struct {

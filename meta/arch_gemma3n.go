@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// gemma3n is Gemma3nForCausalLM: inputs by layer and shared keys and values as in small models of gemma4, several
-// streams of hidden states (AltUp), a low-rank branch beside the attention (Laurel), and MLPs whose gates are
-// sparse.
+// gemma3n is Gemma3nForCausalLM: per-layer inputs and shared keys and values as in small models
+// of gemma4, several residual streams (AltUp), a low-rank branch parallel to the attention
+// (LAuReL), and MLPs with sparse gates.
 func gemma3n(f *fields, b *Builder) {
 	def := gemmaDefaults(262400, 32768)
 	def.hidden, def.layers, def.kvHeads = 2048, 35, 2
@@ -50,7 +50,7 @@ func gemma3n(f *fields, b *Builder) {
 	d.causalLM(f, b, w, g.layer)
 }
 
-// gemma3nLayers is what the layers have beyond those of gemma4.
+// gemma3nLayers holds properties of layers that gemma4 does not have.
 type gemma3nLayers struct {
 	gemma4Layers
 	altUp    AltUpSpec
@@ -80,7 +80,8 @@ func (g *gemma3nLayers) read(f *fields) {
 	g.readMLPs(f)
 }
 
-// readMLPs reads the widths of the MLPs, one for all or one for each layer, and the shares of their gates that are 0.
+// readMLPs reads the widths of the MLPs, one for all or one per layer, and the share of each
+// MLP's gates that is 0.
 func (g *gemma3nLayers) readMLPs(f *fields) {
 	const width, share = "intermediate_size", "activation_sparsity_pattern"
 	if list, ok := f.values[width].([]any); ok {

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// gemma4 is Gemma4ForCausalLM: gemma3 whose full layers have heads of another size and may take their
-// keys as values, whose last layers may share keys and values, with inputs by layer and experts beside
-// the MLP in some models.
+// gemma4 is Gemma4ForCausalLM: gemma3 whose full layers have heads of another size and may use
+// their keys as values, and whose last layers may share keys and values. Some models have
+// per-layer inputs and experts parallel to the MLP.
 func gemma4(f *fields, b *Builder) {
 	f.gemma4(b, "Gemma4", 131072, 512)
 }
 
-// gemma4Unified is Gemma4UnifiedForCausalLM: gemma4 without inputs by layer and experts.
+// gemma4Unified is Gemma4UnifiedForCausalLM: gemma4 without per-layer inputs and experts.
 func gemma4Unified(f *fields, b *Builder) {
 	g := f.without("vocab_size_per_layer_input", "enable_moe_block")
 	g.values["hidden_size_per_layer_input"] = json.Number("0")
@@ -45,7 +45,7 @@ func (f *fields) gemma4(b *Builder, prefix string, context, window int) {
 	d.causalLM(f, b, w, g.layer)
 }
 
-// gemma4Layers is what the layers have beyond a decoder's.
+// gemma4Layers holds properties of layers that decoder does not hold.
 type gemma4Layers struct {
 	*decoder
 	bias        bool
@@ -83,7 +83,7 @@ func (g *gemma4Layers) read(f *fields) {
 	}
 }
 
-// readShared reads how many layers take the keys and values of earlier ones.
+// readShared reads how many layers reuse the keys and values of earlier ones.
 func (g *gemma4Layers) readShared(f *fields, def int) {
 	if g.shared = f.count("num_kv_shared_layers", def, 0, maxLayers); g.shared >= g.layers {
 		f.fail("num_kv_shared_layers", "%d of %d layers", g.shared, g.layers)
@@ -97,8 +97,8 @@ func (g *gemma4Layers) readShared(f *fields, def int) {
 	}
 }
 
-// readHeads reads the heads of full layers, which the config states for all of them or, as transformers
-// saves them, by layer.
+// readHeads reads the heads of full layers. The config states them for all of these layers or, if
+// transformers saved it, per layer.
 func (g *gemma4Layers) readHeads(f *fields) {
 	g.local = gemma4Heads{dim: g.headDim, keys: g.kvHeads}
 	g.full = gemma4Heads{dim: f.count("global_head_dim", 512, 1, maxHeads), keys: g.kvHeads}
@@ -116,7 +116,7 @@ func (g *gemma4Layers) readHeads(f *fields) {
 	g.readRopes(f)
 }
 
-// readHeadsByLayer reads the heads of both types of layers from what the config states for single layers.
+// readHeadsByLayer reads the heads of both types of layers from the config's fields per layer.
 func (g *gemma4Layers) readHeadsByLayer(f *fields, layers map[int]*fields) {
 	seen := map[bool]bool{}
 	for i, sliding := range g.sliding {
@@ -163,7 +163,7 @@ func (g *gemma4Layers) readRopes(f *fields) {
 	g.rope = g.full.rope
 }
 
-// source returns the layer whose keys and values layer i takes, or -1.
+// source returns the layer whose keys and values layer i reuses, or -1.
 func (g *gemma4Layers) source(i int) int {
 	for j := g.layers - g.shared - 1; j >= 0; j-- {
 		if g.sliding[j] == g.sliding[i] {
@@ -184,7 +184,8 @@ func (g *gemma4Layers) readExperts(f *fields) {
 	g.moeInner = f.size("moe_intermediate_size", 1)
 }
 
-// inputs describes the vectors that each layer gets, and adds the modules that make them.
+// inputs returns the spec of the per-layer inputs, and a function that adds the modules that
+// compute them.
 func (g *gemma4Layers) inputs(f *fields, path string) (*PerLayerSpec, func(*Builder)) {
 	rows := f.size("vocab_size_per_layer_input", 262144)
 	if rows < g.vocab && !g.clips {
@@ -274,7 +275,7 @@ func (g *gemma4Layers) attention(b *Builder, i int) {
 	a.Linear("o_proj", g.heads*of.dim, g.hidden, g.bias)
 }
 
-// shares lets attention a of layer i take the keys and values of an earlier one.
+// shares lets attention a of layer i reuse the keys and values of an earlier layer.
 func (g *gemma4Layers) shares(b, a *Builder, spec *AttentionSpec, i int) {
 	spec.Layer, spec.Shared = g.source(i), true
 	for _, name := range []string{"k_proj.*", "v_proj.*", "k_norm.*", "v_norm.*"} {

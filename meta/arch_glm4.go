@@ -1,7 +1,7 @@
 package meta
 
 // glm4 is Glm4ForCausalLM: norms before and after attention and MLP, fused gates, and rope on
-// neighbouring pairs of a part of each head.
+// adjacent pairs of a part of each head.
 func glm4(f *fields, b *Builder) {
 	d := readDecoder(f, "Glm4", decoderDefaults{
 		vocab: 151552, hidden: 4096, inner: 13696, layers: 40, heads: 32, kvHeads: 2, headDim: 128,
@@ -11,7 +11,8 @@ func glm4(f *fields, b *Builder) {
 	d.glm4(f, b, f.bool("attention_bias", true))
 }
 
-// glm4V is the text model of Glm4vForConditionalGeneration: glm4 whose rope has no default part of a head.
+// glm4V is the text model of Glm4vForConditionalGeneration: glm4 whose rope has no default for
+// the rotated part of a head.
 func glm4V(f *fields, b *Builder) {
 	d := readDecoder(f, "Glm4vText", decoderDefaults{
 		vocab: 151552, hidden: 4096, inner: 13696, layers: 40, heads: 32, kvHeads: 2, headDimField: derived,
@@ -44,7 +45,7 @@ func (d *decoder) glm4(f *fields, b *Builder, bias bool) {
 	})
 }
 
-// glm is GlmForCausalLM: glm4 with norms before attention and MLP alone.
+// glm is GlmForCausalLM: glm4 with norms only before attention and MLP.
 func glm(f *fields, b *Builder) {
 	d := readDecoder(f, "Glm", decoderDefaults{
 		vocab: 151552, hidden: 4096, inner: 13696, layers: 40, heads: 32, kvHeads: 2, headDim: 128,

@@ -1,7 +1,7 @@
 package meta
 
-// glm4MoE is Glm4MoeForCausalLM: grouped attention with rope on a part of each head, and after some
-// dense layers DeepSeek-V3's mixture.
+// glm4MoE is Glm4MoeForCausalLM: grouped attention with rope on a part of each head, and after
+// some dense layers DeepSeek-V3's MoE layer.
 func glm4MoE(f *fields, b *Builder) {
 	d := &deepseek{decoder: readDecoder(f, "Glm4Moe", decoderDefaults{
 		vocab: 151552, hidden: 4096, inner: 10944, layers: 46, heads: 96, kvHeads: 8,
@@ -34,7 +34,7 @@ func glm4VMoE(f *fields, b *Builder) {
 	})
 }
 
-// glmLayers builds glm4_moe's model. It calls attention for that of each layer.
+// glmLayers builds glm4_moe's model. attention adds the attention of each layer.
 func (d *deepseek) glmLayers(f *fields, b *Builder, def mixtureDefaults, attention func(b *Builder, layer int)) {
 	d.correction = Float32
 	d.readMixture(f, def)
@@ -69,13 +69,14 @@ func glm4MoELite(f *fields, b *Builder) {
 	})
 }
 
-// sparseByType returns which layers have a mixture: those that mlp_layer_types says, else all but the
-// first. A further one stands for the layers that predict several tokens ahead.
+// sparseByType returns which layers have an MoE layer: those in mlp_layer_types or, without that
+// field, all but the first. One additional value stands for the layers for multi-token
+// prediction.
 func (d *decoder) sparseByType(f *fields) []bool {
 	return d.layersWithMixture(f, func(i int) bool { return i > 0 })
 }
 
-// layersWithMixture is sparseByType where is selects the layers without that field.
+// layersWithMixture is sparseByType with is as the default for a missing field.
 func (d *decoder) layersWithMixture(f *fields, is func(layer int) bool) []bool {
 	sparse := make([]bool, d.layers, d.layers+1)
 	for i := range sparse {

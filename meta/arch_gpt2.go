@@ -2,7 +2,7 @@ package meta
 
 import "strconv"
 
-// gpt2Config is GPT-2's config, with names of its own.
+// gpt2Config holds GPT-2's config, which has its own field names.
 type gpt2Config struct {
 	class string // with which those of the parts begin
 

@@ -1,7 +1,7 @@
 package meta
 
-// gptBigCode is GPTBigCodeForCausalLM (SantaCoder, StarCoder): GPT-2 whose query heads share one head of
-// keys and values, or, without multi_query, whose fused projection goes head by head.
+// gptBigCode is GPTBigCodeForCausalLM (SantaCoder, StarCoder): GPT-2 whose query heads share one
+// key/value head. Without multi_query, its fused projection is ordered by head.
 func gptBigCode(f *fields, b *Builder) {
 	c := readGPT(f, "GPTBigCode", gptNames{
 		context: "n_positions", hidden: "n_embd", inner: "n_inner", layers: "n_layer", heads: "n_head",

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// gptConfig holds the fields of GPT-2's relatives, under the names of hidden sizes that each has.
+// gptConfig holds the fields of GPT-2's relatives, whose names differ.
 type gptConfig struct {
 	class                                        string
 	vocab, context, hidden, inner, layers, heads int
@@ -14,7 +14,7 @@ type gptConfig struct {
 	tied                                         bool
 }
 
-// gptNames are the names of the fields of a gptConfig, and its defaults.
+// gptNames holds the field names of a gptConfig, and its defaults.
 type gptNames struct {
 	context, hidden, inner, layers, heads string
 	vocab, maxContext, width, depth, wide int
@@ -44,8 +44,9 @@ func readGPT(f *fields, class string, n gptNames) *gptConfig {
 // headDim returns the size of a head.
 func (c *gptConfig) headDim() int { return c.hidden / c.heads }
 
-// model adds the parts of the model around its layers and returns the scope of all but the head. positions says whether there is a table of
-// absolute positions, headBias whether the head has a bias.
+// model adds the parts of the model around its layers and returns the scope of everything but the
+// head. If positions is set, there is a table of absolute positions. If headBias is set, the head
+// has a bias.
 func (c *gptConfig) model(b *Builder, block BlockSpec, positions, headBias bool, layer func(b *Builder, index int)) (model *Builder) {
 	spec := CausalLMSpec{
 		Embed: "transformer.wte", Layers: "transformer.h", Norm: "transformer.ln_f", Head: "lm_head",
@@ -80,7 +81,7 @@ func (c *gptConfig) mlp(b *Builder, up, down string) {
 	m.Dropout("dropout")
 }
 
-// separate adds separate projections without biases to a, behind the dropouts that stand first.
+// separate adds separate projections without biases to a, after the dropouts that precede them.
 func (c *gptConfig) separate(a *Builder, s AttentionSpec, outBias bool) {
 	s.Heads, s.KVHeads, s.HeadDim, s.ValueDim = c.heads, c.heads, c.headDim(), c.headDim()
 	s.Q, s.K, s.V, s.Out = "q_proj", "k_proj", "v_proj", "out_proj"
@@ -117,8 +118,8 @@ func gptNeo(f *fields, b *Builder) {
 	b.Ignore("transformer.h.*.attn.attention.bias", "transformer.h.*.attn.attention.masked_bias")
 }
 
-// localLayers reads attention_types, a list of pairs: the types of some layers, and how often they follow
-// each other.
+// localLayers reads attention_types, a list of pairs: the types of some layers, and how often
+// they repeat.
 func (f *fields) localLayers(layers int) []bool {
 	const name = "attention_types"
 	runs := []any{[]any{[]any{"global", "local"}, json.Number("12")}}

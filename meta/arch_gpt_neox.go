@@ -2,9 +2,8 @@ package meta
 
 import "strconv"
 
-// gptNeoX is GPTNeoXForCausalLM: attention and MLP side by side, layer norms, a
-// projection with q, k and v of each head together, and rope on a part of each
-// head. Files call the head embed_out.
+// gptNeoX is GPTNeoXForCausalLM: attention and MLP in parallel, layer norms, a projection with q,
+// k and v of each head together, and rope on a part of each head. Files call the head embed_out.
 func gptNeoX(f *fields, b *Builder) {
 	d := readDecoder(f, "GPTNeoX", decoderDefaults{
 		vocab: 50432, hidden: 6144, inner: 24576, layers: 44, heads: 64,

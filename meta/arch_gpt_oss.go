@@ -47,8 +47,8 @@ func (f *fields) gptOSSExperts() *MoESpec {
 	return m
 }
 
-// separateGates adds experts whose gate and up projections are stored apart and by outputs, as GGUF files
-// have them.
+// separateGates adds experts whose gate and up projections are separate tensors with outputs
+// first, as in GGUF files.
 func (d *decoder) separateGates(m *Builder, spec MoESpec) {
 	spec.GateOrder, spec.Transposed = GateHalves, false
 	m.Runs(KindMoE, &spec)

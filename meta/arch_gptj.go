@@ -1,7 +1,7 @@
 package meta
 
-// gptJ is GPTJForCausalLM: attention and MLP side by side behind one norm, rope on pairs of neighbours in
-// the first channels of each head, and a head with a bias.
+// gptJ is GPTJForCausalLM: attention and MLP in parallel after one norm, rope on adjacent pairs
+// in the first channels of each head, and a head with a bias.
 func gptJ(f *fields, b *Builder) {
 	c := readGPT(f, "GPTJ", gptNames{
 		context: "n_positions", hidden: "n_embd", inner: "n_inner", layers: "n_layer", heads: "n_head",

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// graniteSWA is GraniteSWAForCausalLM: granite with a window in most layers, sinks in attention, and a base of
-// its rotary embedding for each layer.
+// graniteSWA is GraniteSWAForCausalLM: granite with a window in most layers, sinks in attention,
+// and a rotary base for each layer.
 func graniteSWA(f *fields, b *Builder) {
 	d := readDecoder(f, "GraniteSWA", decoderDefaults{
 		vocab: 100352, hidden: 2560, inner: 8192, layers: 24, heads: 20, kvHeads: 4,
@@ -31,8 +31,8 @@ func graniteMoESWA(f *fields, b *Builder) {
 	d.graniteMixtures(f, b, w, attention)
 }
 
-// graniteWindows reads the windows and the bases of layers, adds the rotary modules to w, and returns what adds a
-// layer's attention.
+// graniteWindows reads the windows and the rotary bases of layers, adds the rotary modules to w,
+// and returns the function that adds a layer's attention.
 func (d *decoder) graniteWindows(f *fields, w *wiring, bias bool, scale float32) func(b *Builder, layer int) {
 	sliding := d.sliding(f, func(i int) bool { return i%4 != 0 })
 	window := f.slidingWindow(128, sliding)
@@ -51,8 +51,9 @@ func (d *decoder) graniteWindows(f *fields, w *wiring, bias bool, scale float32)
 	}
 }
 
-// layerBases reads layer_rope_theta. It returns the rotary embedding of each layer, which is noRope where the
-// base is 0, and one of each base in their order. Without the field all layers have the model's.
+// layerBases reads layer_rope_theta. It returns the rotary embedding of each layer, which is
+// noRope if the base is 0, and one rotary embedding per base, in their order. Without the field,
+// all layers have the model's.
 func (d *decoder) layerBases(f *fields) (ropes, bases []*RopeSpec) {
 	const name = "layer_rope_theta"
 	ropes = slices.Repeat([]*RopeSpec{d.rope}, d.layers)

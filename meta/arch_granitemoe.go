@@ -1,7 +1,7 @@
 package meta
 
-// graniteMoE is GraniteMoeForCausalLM: granite with a mixture in every layer. Files have the experts
-// stacked as input_linear and output_linear.
+// graniteMoE is GraniteMoeForCausalLM: granite with an MoE in every layer. Files have the
+// experts stacked as input_linear and output_linear.
 func graniteMoE(f *fields, b *Builder) {
 	d := readGraniteMoE(f, "GraniteMoe")
 	bias := f.bool("attention_bias", false)
@@ -15,7 +15,7 @@ func graniteMoE(f *fields, b *Builder) {
 	})
 }
 
-// graniteMixture adds a mixture, whose classes begin with class.
+// graniteMixture adds an MoE layer, whose classes begin with class.
 func (d *decoder) graniteMixture(b *Builder, spec *MoESpec, class string) {
 	m := b.Child("block_sparse_moe", class+"MoE").Runs(KindMoE, spec)
 	m.Child("router", class+"TopKRouter").Published(m.path+".router.layer").Param("weight", spec.Count, d.hidden)

@@ -1,7 +1,7 @@
 package meta
 
-// graniteMoEHybrid is GraniteMoeHybridForCausalLM: granite with a Mamba2 mixer or attention in each
-// layer, and behind it a shared MLP, with a mixture of experts beside it if there are experts.
+// graniteMoEHybrid is GraniteMoeHybridForCausalLM: granite with a Mamba2 mixer or attention in
+// each layer, followed by a shared MLP and, if there are experts, a parallel MoE layer.
 func graniteMoEHybrid(f *fields, b *Builder) {
 	d := readDecoder(f, "GraniteMoeHybrid", decoderDefaults{
 		vocab: 32000, hidden: 4096, inner: 11008, layers: 32, heads: 32,
@@ -62,8 +62,8 @@ func (m *mixer) readHybrid(f *fields, def mixerDefaults) {
 	}
 }
 
-// layersOfKind returns which layers are recurrent: those that layer_types, or layers_block_type, names
-// so, among layers that are recurrent or have attention, or without that field those that is selects.
+// layersOfKind returns which layers are recurrent. layer_types or layers_block_type names them;
+// all other layers must have attention. Without these fields, is selects them.
 func (d *decoder) layersOfKind(f *fields, is func(layer int) bool) []bool {
 	name := "layer_types"
 	if !f.has(name) {

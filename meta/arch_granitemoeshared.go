@@ -1,6 +1,7 @@
 package meta
 
-// graniteMoEShared is GraniteMoeSharedForCausalLM: granitemoe with an MLP beside the mixture.
+// graniteMoEShared is GraniteMoeSharedForCausalLM: granitemoe with an MLP parallel to the MoE
+// layer.
 func graniteMoEShared(f *fields, b *Builder) {
 	d := readGraniteMoE(f, "GraniteMoeShared")
 	bias := f.bool("attention_bias", false)
@@ -10,7 +11,7 @@ func graniteMoEShared(f *fields, b *Builder) {
 	})
 }
 
-// readGraniteMoE reads what the mixtures of Granite have in common.
+// readGraniteMoE reads the fields that Granite's MoE models share.
 func readGraniteMoE(f *fields, class string) *decoder {
 	return readDecoder(f, class, decoderDefaults{
 		vocab: 32000, hidden: 4096, inner: 11008, layers: 32, heads: 32,
@@ -18,8 +19,8 @@ func readGraniteMoE(f *fields, class string) *decoder {
 	})
 }
 
-// graniteMixtures builds a model with a mixture in each layer, and an MLP beside it if the config has one. It calls
-// attention for that of each layer.
+// graniteMixtures builds a model with an MoE in each layer, and a parallel MLP if the config has
+// one. attention adds the attention of each layer.
 func (d *decoder) graniteMixtures(f *fields, b *Builder, w wiring, attention func(b *Builder, layer int)) {
 	shared := f.count("shared_intermediate_size", 0, 0, maxSize)
 	w.block.MLP = "block_sparse_moe"
@@ -37,7 +38,7 @@ func (d *decoder) graniteMixtures(f *fields, b *Builder, w wiring, attention fun
 	})
 }
 
-// graniteExperts reads the routing of a mixture.
+// graniteExperts reads the routing of an MoE layer.
 func (f *fields) graniteExperts(d *decoder) *MoESpec {
 	spec := f.experts("num_local_experts", 8, "num_experts_per_tok", 2)
 	spec.Router, spec.Experts = "router", "experts"
@@ -45,7 +46,7 @@ func (f *fields) graniteExperts(d *decoder) *MoESpec {
 	return spec
 }
 
-// graniteShared adds the MLP that every token passes.
+// graniteShared adds the MLP that every token uses.
 func (d *decoder) graniteShared(b *Builder, inner int) {
 	if b.tree.conventions().SeparateGates {
 		s := b.Child("shared_mlp", d.mlpClass).Runs(KindMLP, &MLPSpec{Gate: "gate_proj", Up: "up_proj", Down: "output_linear", Act: d.act.act})

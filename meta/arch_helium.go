@@ -1,6 +1,6 @@
 package meta
 
-// helium is HeliumForCausalLM: llama with rope on neighbouring dimensions.
+// helium is HeliumForCausalLM: llama with rope on adjacent dimensions.
 func helium(f *fields, b *Builder) {
 	d := readDecoder(f, "Helium", decoderDefaults{
 		vocab: 48000, hidden: 2560, inner: 7040, layers: 24, heads: 20, kvHeads: 20, headDim: 128,

@@ -2,7 +2,7 @@ package meta
 
 import "fmt"
 
-// hunyuanDense is HunYuanDenseV1ForCausalLM: llama with norms on query and key heads behind rope.
+// hunyuanDense is HunYuanDenseV1ForCausalLM: llama with norms on query and key heads after rope.
 func hunyuanDense(f *fields, b *Builder) {
 	d := readHunyuan(f, "HunYuanDenseV1")
 	bias := f.bool("attention_bias", false)
@@ -13,8 +13,8 @@ func hunyuanDense(f *fields, b *Builder) {
 	})
 }
 
-// hunyuanMoE is HunYuanMoEV1ForCausalLM: hunyuanDense with a mixture beside the MLP of each layer. The
-// layers may choose different numbers of experts.
+// hunyuanMoE is HunYuanMoEV1ForCausalLM: hunyuanDense with an MoE layer parallel to the MLP of
+// each layer. Layers may select different numbers of experts.
 func hunyuanMoE(f *fields, b *Builder) {
 	d := readHunyuan(f, "HunYuanMoEV1")
 	bias := f.bool("attention_bias", false)
@@ -48,7 +48,7 @@ func readHunyuan(f *fields, class string) *decoder {
 	})
 }
 
-// hunyuanTopK returns how many experts a token has in each layer.
+// hunyuanTopK returns the number of experts per token in each layer.
 func (d *decoder) hunyuanTopK(f *fields) []int {
 	name := "moe_topk"
 	if !f.has(name) && f.has("num_experts_per_tok") {

@@ -1,6 +1,6 @@
 package meta
 
-// hyV3 is HYV3ForCausalLM: norms on query and key heads, and after a dense layer mixtures with
+// hyV3 is HYV3ForCausalLM: norms on query and key heads, and after a dense layer MoE layers with
 // sigmoid routing and shared experts.
 func hyV3(f *fields, b *Builder) {
 	d := readDecoder(f, "HYV3", decoderDefaults{

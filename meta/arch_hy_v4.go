@@ -2,8 +2,9 @@ package meta
 
 import "strings"
 
-// hyV4 is HYV4ForCausalLM: several residual streams that stay apart, latent attention with sinks and gates to positions
-// that the layer's indexer chooses, or that of an earlier layer, and mixtures with clamped gates.
+// hyV4 is HYV4ForCausalLM: several independent residual streams; latent attention with sinks and
+// gates to the positions that the layer's indexer, or that of an earlier layer, selects; and MoE
+// layers with clamped gates.
 func hyV4(f *fields, b *Builder) {
 	hunyuan4(f, b, "HYV4", hy4Defaults{
 		decoderDefaults: decoderDefaults{vocab: 120832, hidden: 2816, inner: 6912, layers: 34, heads: 32, context: 262144, eps: 1e-5},
@@ -11,8 +12,9 @@ func hyV4(f *fields, b *Builder) {
 	})
 }
 
-// hyV4VL is the text model of HYV4VLForConditionalGeneration: hy_v4 with other defaults, whose rope turns neighbouring
-// pairs, and whose norms of the compressed queries, keys and values have the eps of the others.
+// hyV4VL is the text model of HYV4VLForConditionalGeneration: hy_v4 with other defaults. Its rope
+// rotates adjacent pairs, and the norms of the compressed queries, keys and values have the eps
+// of the other norms.
 func hyV4VL(f *fields, b *Builder) {
 	hunyuan4(f, b, "HYV4VL", hy4Defaults{
 		decoderDefaults: decoderDefaults{vocab: 120832, hidden: 6144, inner: 18432, layers: 78, heads: 64, context: 262144, eps: 1e-5},
@@ -25,7 +27,7 @@ type hy4Defaults struct {
 	decoderDefaults
 	qRank, moeInner, indexHeads int
 	latentEps                   float64 // 0: 1e-6
-	interleaved                 bool    // rope turns neighbouring pairs
+	interleaved                 bool    // rope rotates adjacent pairs
 }
 
 func hunyuan4(f *fields, b *Builder, class string, def hy4Defaults) {
@@ -71,7 +73,7 @@ func hy4Model(class string) string {
 	return class + "TextModel"
 }
 
-// hy4 is what the config has beyond DeepSeek's.
+// hy4 holds the part of the config that deepseek does not hold.
 type hy4 struct {
 	*deepseek
 	streams StreamsSpec
@@ -128,13 +130,14 @@ func (d *hy4) experts(b *Builder) {
 	d.gatedMLP(m, "shared_experts", d.deepseek.shared, false)
 }
 
-// head adds what makes one stream of all.
+// head adds the parameters that merge all streams into one.
 func (d *hy4) head(b *Builder) {
 	d.connection(b.Child("hc_head", d.class+"HyperHead"), Join(b.path, "hc_head"), 1, "hc_fn", "hc_base", "hc_scale")
 }
 
-// connection fills c, the scope of weights of streams, of so many kinds. Published files have them under the path at,
-// with a prefix that transformers writes before the path's last part.
+// connection adds the parameters of the stream weights, of the given number of kinds, to c.
+// Published files have them under the path at. transformers writes a prefix before the last part
+// of the path.
 func (d *hy4) connection(c *Builder, at string, kinds int, names ...string) {
 	n := d.streams.Count
 	shapes := [][]int{{kinds * n, n * d.hidden}, {kinds * n}, {kinds}}

@@ -1,7 +1,7 @@
 package meta
 
-// hyperCLOVAX is HyperCLOVAXForCausalLM: granite with norms behind attention and MLP, and a factor that
-// multiplies the logits instead of dividing them.
+// hyperCLOVAX is HyperCLOVAXForCausalLM: granite with norms after attention and MLP, and with a
+// factor that multiplies the logits instead of dividing them.
 func hyperCLOVAX(f *fields, b *Builder) {
 	d := readDecoder(f, "HyperCLOVAX", decoderDefaults{
 		vocab: 32000, hidden: 4096, inner: 11008, layers: 32, heads: 32,

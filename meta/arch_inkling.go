@@ -1,8 +1,9 @@
 package meta
 
-// inkling is the text model of Inkling, and InklingForCausalLM: short convolutions of keys, values and the results of both
-// branches, biases of scores by distance that depend on the query instead of a rope, and mixtures whose router weighs the
-// shared experts too. Published files have rows of gate and up in turn.
+// inkling is the text model of Inkling, and InklingForCausalLM: short convolutions of keys,
+// values and the results of both branches; biases of scores by distance that depend on the query,
+// instead of a rope; and MoE layers whose router also weighs the shared experts. Published files
+// have alternating rows of gate and up.
 func inkling(f *fields, b *Builder) {
 	for _, alias := range [][2]string{{"logits_mup_width_multiplier", "embedding_multiplier"}, {"sliding_window_size", "sliding_window"}, {"n_routed_experts", "num_local_experts"},
 		{"conv_kernel_size", "sconv_kernel_size"}, {"max_position_embeddings", "model_max_length"}} {
@@ -53,7 +54,7 @@ func inkling(f *fields, b *Builder) {
 	b.Ignore("model.mtp.**")
 }
 
-// inklingNames says how published files name the tensors.
+// inklingNames sets the tensor names of published files.
 func (b *Builder) inklingNames() {
 	b.publishes(
 		"model.language_model.embed_tokens.embed_norm.", "model.llm.embed_norm.", "model.language_model.embed_tokens.", "model.llm.embed.",
@@ -66,7 +67,7 @@ func (b *Builder) inklingNames() {
 		".post_attention_layernorm.", ".mlp_norm.", ".input_layernorm.", ".attn_norm.")
 }
 
-// inklingLayers is what the layers have beyond a decoder's.
+// inklingLayers holds properties of layers that decoder does not hold.
 type inklingLayers struct {
 	*decoder
 	windowed       decoder // of layers with a window
@@ -109,7 +110,7 @@ func (n *inklingLayers) read(f *fields) {
 	}
 }
 
-// readTypes reads which layers have a window, and which have an MLP instead of a mixture.
+// readTypes reads which layers have a window, and which have an MLP instead of an MoE layer.
 func (n *inklingLayers) readTypes(f *fields, layers int) {
 	n.sliding, n.dense = make([]bool, layers), make([]bool, layers)
 	local := f.list("local_layer_ids")
@@ -134,12 +135,12 @@ func (n *inklingLayers) readTypes(f *fields, layers int) {
 	}
 }
 
-// residualConv is the convolution of a child, whose state has a number.
+// residualConv returns the spec of a child's convolution. It assigns a state.
 func (n *inklingLayers) residualConv(child string, state int) *ResidualConvSpec {
 	return &ResidualConvSpec{State: state, Conv: child + ".conv1d", Kernel: n.kernel}
 }
 
-// convolution adds the child of a convolution, which transformers keeps in float32.
+// convolution adds the child of a convolution. transformers keeps its parameters in float32.
 func (n *inklingLayers) convolution(b *Builder, name string, channels int) {
 	c := b.Child(name, "InklingShortConvolution").Child("conv1d", "Conv1d")
 	c.Param("weight", channels, 1, n.kernel)
@@ -174,7 +175,7 @@ func (n *inklingLayers) attention(b *Builder, i int) {
 	a.Child("rel_logits_proj", "InklingRelativeLogits").Param("proj", n.rank, extent)
 }
 
-// mlp adds the MLP of a layer without a mixture.
+// mlp adds the MLP of a layer without an MoE layer.
 func (n *inklingLayers) mlp(b *Builder) {
 	m := b.Child("mlp", "InklingMLP")
 	s := &MLPSpec{Gate: "gate_proj", Up: "up_proj", Down: "down_proj", Act: n.act.act, ScaleParam: "global_scale"}
@@ -191,7 +192,8 @@ func (n *inklingLayers) mlp(b *Builder) {
 	m.Param("global_scale", 1)
 }
 
-// has reports whether the checkpoint has a tensor whose name begins as in the tree, or as published.
+// has reports whether the checkpoint has a tensor whose name begins with name, as in the tree or
+// as published.
 func (b *Builder) has(name string) bool {
 	return b.tree.rowsOf(name) > 0 || b.tree.rowsOf(b.tree.published.Replace(name)) > 0
 }

@@ -1,6 +1,7 @@
 package meta
 
-// jamba is JambaForCausalLM: each layer has a Mamba mixer, or attention without rope, before its MLP or mixture.
+// jamba is JambaForCausalLM: each layer has a Mamba mixer, or attention without rope, before its
+// MLP or MoE layer.
 func jamba(f *fields, b *Builder) {
 	d := readDecoder(f.without("rope_theta", "rope_scaling", "rope_parameters"), "Jamba", decoderDefaults{
 		vocab: 65536, hidden: 4096, inner: 14336, layers: 32, heads: 32, kvHeads: 8,

@@ -1,7 +1,7 @@
 package meta
 
-// jetMoE is JetMoeForCausalLM: mixtures of attention heads, whose experts have maps of queries and of the result, and of
-// MLPs. Keys and values are those of one map.
+// jetMoE is JetMoeForCausalLM: an MoE of attention heads, whose experts have query and output
+// projections, and an MoE of MLPs. Keys and values are not routed.
 func jetMoE(f *fields, b *Builder) {
 	spec := f.experts("num_local_experts", 8, "num_experts_per_tok", 2)
 	kvHeads := f.count("num_key_value_heads", 16, 1, maxHeads/spec.TopK)
@@ -14,7 +14,7 @@ func jetMoE(f *fields, b *Builder) {
 	heads, mlp := *spec, *spec
 	heads.Plain, mlp.Act = true, d.act.act
 	within := *d
-	within.normSpec.Eps = 1e-6 // whatever the config says, as in transformers
+	within.normSpec.Eps = 1e-6 // regardless of the config, as in transformers
 	w := wiring{block: BlockSpec{AttentionNorm: "input_layernorm", Attention: "self_attention", MLPNorm: "post_attention_layernorm", MLP: "mlp"}}
 	d.causalLM(f, b, w, func(b *Builder, i int) {
 		m := b.Child("mlp", "JetMoeMoE")
@@ -28,7 +28,8 @@ func jetMoE(f *fields, b *Builder) {
 	})
 }
 
-// jetMixture fills m, the scope of a mixture whose experts have two maps, to up channels and back from down.
+// jetMixture adds to m, the scope of an MoE layer, experts with two projections: to up channels,
+// and back from down.
 func (d *decoder) jetMixture(m *Builder, spec *MoESpec, up, down int) {
 	m.Runs(KindMoE, spec)
 	m.Param("bias", d.hidden)

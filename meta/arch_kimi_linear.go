@@ -1,7 +1,7 @@
 package meta
 
-// kimiLinear is KimiLinearForCausalLM: delta attention whose channels decay by themselves in most layers, latent attention without
-// rope in the others, and DeepSeek-V3's mixtures.
+// kimiLinear is KimiLinearForCausalLM: delta attention with a decay per channel in most layers,
+// latent attention without rope in the others, and DeepSeek-V3's MoE layers.
 func kimiLinear(f *fields, b *Builder) {
 	f = f.bailingNames().without("rope_theta", "rope_scaling", "rope_parameters")
 	d := readDeepseek(f, "KimiLinear", decoderDefaults{
@@ -50,8 +50,8 @@ func (d *decoder) kimiLayers(f *fields) func(layer int) bool {
 	return func(layer int) bool { return kinds[layer] == "full_attn_layers" }
 }
 
-// bailingNames returns f with the names of DeepSeek's fields for those that Kimi Linear and Ling have others for. Where a file
-// has both, the others count.
+// bailingNames returns f with field names of Kimi Linear and Ling replaced by DeepSeek's. If a
+// file has both, the replaced ones win.
 func (f *fields) bailingNames() *fields {
 	for _, names := range [][2]string{
 		{"max_position_embeddings", "model_max_length"}, {"norm_topk_prob", "moe_renormalize"}, {"n_group", "num_expert_group"},
@@ -63,7 +63,7 @@ func (f *fields) bailingNames() *fields {
 	return f.renamed("n_routed_experts", "num_experts")
 }
 
-// kimiDelta is the layers of delta attention.
+// kimiDelta holds the layers of delta attention.
 type kimiDelta struct {
 	linear             []bool // which layers have one
 	heads, dim, kernel int
@@ -72,8 +72,8 @@ type kimiDelta struct {
 	wide               bool    // transformers keeps the kernels of the convolution and A_log in float32
 }
 
-// withKimiDelta builds a model of delta attention and latent attention, which latent adds for a layer of the KV cache, and of
-// mixtures in all but the first dense layers.
+// withKimiDelta builds a model of delta attention and latent attention, with MoE layers after the
+// first dense layers. latent adds the latent attention with the given layer of the KV cache.
 func (d *deepseek) withKimiDelta(f *fields, b *Builder, net kimiDelta, dense int, w wiring, latent func(b *Builder, layer int)) {
 	sparse := d.layersWithMixture(f, func(i int) bool { return i >= dense })
 	attentions, states := 0, 0
@@ -138,7 +138,7 @@ func (d *deepseek) kimiDelta(b *Builder, net kimiDelta, state int) {
 	}
 }
 
-// kimiForget adds what computes the decays.
+// kimiForget adds the layers that compute the decays.
 func (d *deepseek) kimiForget(b *Builder, net kimiDelta) {
 	width := net.heads * net.dim
 	g := b.Child("forget_gate", d.class+"ForgetGate")

@@ -1,7 +1,8 @@
 package meta
 
-// kolibri1 is Kolibri1ForCausalLM: norms before and after attention and MLP, norms on query and key heads, rope in
-// layers with a window alone, and in every layer a mixture with a shared expert, whose router corrects logits.
+// kolibri1 is Kolibri1ForCausalLM: norms before and after attention and MLP, norms on query and
+// key heads, rope only in layers with a window, and in every layer an MoE with a shared expert,
+// whose router adds a correction to the logits.
 func kolibri1(f *fields, b *Builder) {
 	d := readDecoder(f, "Kolibri1", decoderDefaults{
 		vocab: 128000, hidden: 2560, inner: 1, layers: 50, heads: 48, kvHeads: 4, headDim: 128,

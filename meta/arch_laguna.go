@@ -1,7 +1,7 @@
 package meta
 
-// laguna is LagunaForCausalLM: attention with norms on query and key heads and a softplus gate, as many query heads in
-// each layer as the config says, a rope for each type of layers, and mixtures with sigmoid routing.
+// laguna is LagunaForCausalLM: attention with norms on query and key heads and a softplus gate, a
+// number of query heads per layer, a rope per type of layer, and MoE layers with sigmoid routing.
 func laguna(f *fields, b *Builder) {
 	l := &lagunaLayers{decoder: readDecoder(f.without("rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor"), "Laguna", decoderDefaults{
 		vocab: 100352, hidden: 2048, inner: 8192, layers: 40, heads: 48, kvHeads: 8, headDim: 128,
@@ -28,7 +28,7 @@ func laguna(f *fields, b *Builder) {
 	})
 }
 
-// lagunaLayers is what the layers have beyond a decoder's.
+// lagunaLayers holds properties of layers that decoder does not hold.
 type lagunaLayers struct {
 	*decoder
 	bias    bool
@@ -57,7 +57,7 @@ func (l *lagunaLayers) readHeads(f *fields) {
 	l.readGating(f)
 }
 
-// checkQueries checks the heads of each layer, which the field name says.
+// checkQueries checks the heads of each layer, which the field called name states.
 func (l *lagunaLayers) checkQueries(f *fields, name string) {
 	for _, n := range l.queries {
 		if n < 1 || n > maxHeads || n%l.kvHeads != 0 {
@@ -67,7 +67,7 @@ func (l *lagunaLayers) checkQueries(f *fields, name string) {
 	}
 }
 
-// readGating reads how many numbers gate a head.
+// readGating reads whether a gate applies to a head or to a channel.
 func (l *lagunaLayers) readGating(f *fields) {
 	switch kind, _ := f.values["gating"].(string); kind {
 	case "", "per-head":
@@ -108,8 +108,8 @@ func (l *lagunaLayers) attention(b *Builder, i int) {
 	a.Linear("g_proj", d.hidden, width, false)
 }
 
-// mixture adds a mixture. Published files have the router's correction among the experts, and another name of the shared
-// expert.
+// mixture adds an MoE layer. In published files the router's correction is among the experts, and
+// the shared expert has another name.
 func (l *lagunaLayers) mixture(b *Builder, spec MoESpec, inner, shared int) {
 	m, router := l.mixtureAndRouter(b, spec, inner)
 	router.ParamFrom(spec.Correction, []int{spec.Count}, []TensorSource{{Tensor: m.path + ".experts." + spec.Correction}},

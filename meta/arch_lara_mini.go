@@ -2,8 +2,9 @@ package meta
 
 import "slices"
 
-// laraMini is LaraMiniForCausalLM (Translated's Lara 4 Mini): delta nets, attention with windows and rope, and attention to all
-// tokens without rope, each before a mixture with a shared expert.
+// laraMini is LaraMiniForCausalLM (Translated's Lara 4 Mini): delta nets, attention with windows
+// and rope, and attention to all tokens without rope, each before an MoE layer with a shared
+// expert.
 func laraMini(f *fields, b *Builder) {
 	d := readDecoder(f, "LaraMini", decoderDefaults{
 		vocab: 151936, hidden: 1024, inner: 1, layers: 34, heads: 16, kvHeads: 4, headDim: 128,
@@ -41,8 +42,8 @@ func laraMini(f *fields, b *Builder) {
 	})
 }
 
-// layerKinds returns the kinds of layers: those that layer_types names, all of which must be among known, or without that
-// field those that usual returns.
+// layerKinds returns the kinds of layers that layer_types names. All of them must be in known.
+// Without that field, usual returns them.
 func (d *decoder) layerKinds(f *fields, usual func(layer int) string, known ...string) []string {
 	kinds := f.texts("layer_types")
 	if kinds == nil {

@@ -30,7 +30,7 @@ func lfm2(f *fields, b *Builder) {
 	d.convolutional(f, b, convolves, "rotary_emb", func(b *Builder, _ int) { d.lfm2MLP(b) })
 }
 
-// lfm2MoE is lfm2 with a mixture of experts behind the first layers.
+// lfm2MoE is lfm2 with MoE layers after the first, dense layers.
 func lfm2MoE(f *fields, b *Builder) {
 	d := readLFM2(f, "Lfm2Moe", decoderDefaults{hidden: 2048, inner: 7168})
 	inner := f.size("moe_intermediate_size", 1792)
@@ -61,7 +61,7 @@ func lfm2MoE(f *fields, b *Builder) {
 	})
 }
 
-// readLFM2 reads what the families have in common. Older files have other names of some fields.
+// readLFM2 reads the fields that the families share. Older files use other names for some fields.
 func readLFM2(f *fields, class string, def decoderDefaults) *decoder {
 	def.vocab, def.layers, def.heads, def.kvHeads, def.context = 65536, 32, 32, 8, 128000
 	def.eps, def.epsField, def.act, def.actField, def.tied = 1e-5, "norm_eps", "silu", derived, true
@@ -72,7 +72,7 @@ func readLFM2(f *fields, class string, def decoderDefaults) *decoder {
 	return d
 }
 
-// convolutional builds a model of short convolutions and attention. It calls mlp for the rest of each
+// convolutional builds a model of short convolutions and attention. mlp adds the rest of each
 // layer.
 func (d *decoder) convolutional(f *fields, b *Builder, convolves []bool, rotary string, mlp func(b *Builder, layer int)) {
 	convolve, attentions := d.shortConvolutions(f, 3), 0
@@ -101,8 +101,8 @@ func (d *decoder) convolutional(f *fields, b *Builder, convolves []bool, rotary 
 	})
 }
 
-// shortConvolutions reads the short convolutions, whose default width over tokens is kernel. It returns what adds one
-// to a layer with the given block, as its operator.
+// shortConvolutions reads the short convolutions; kernel is the default kernel size in tokens. It
+// returns a function that adds one to a layer with the given block.
 func (d *decoder) shortConvolutions(f *fields, kernel int) func(b *Builder, block BlockSpec) {
 	bias, kernel := f.bool("conv_bias", false), f.count("conv_L_cache", kernel, 2, maxKernel)
 	states := 0

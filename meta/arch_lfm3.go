@@ -2,8 +2,8 @@ package meta
 
 import "encoding/json"
 
-// lfm3 is Lfm3ForCausalLM: lfm2 with windows in some of its attention, norms behind each operator and MLP, a gate for
-// each head, and a rope for each type of attention.
+// lfm3 is Lfm3ForCausalLM: lfm2 with windows in some of its attention, norms after each operator
+// and MLP, a gate for each head, and a rope for each type of attention.
 func lfm3(f *fields, b *Builder) {
 	d := readDecoder(f.without("rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor"), "Lfm3", decoderDefaults{
 		vocab: 128000, hidden: 2048, inner: 7680, layers: 24, heads: 16, kvHeads: 4, headDim: 128,
@@ -37,7 +37,7 @@ func lfm3(f *fields, b *Builder) {
 	})
 }
 
-// lfm3Layers is what the layers have beyond a decoder's.
+// lfm3Layers holds properties of layers that decoder does not hold.
 type lfm3Layers struct {
 	*decoder
 	block                 BlockSpec
@@ -68,7 +68,8 @@ func (l *lfm3Layers) read(f *fields) {
 	l.readRopes(f)
 }
 
-// readRopes reads the ropes. Where a layer's parameters are missing, full attention turns half of each head.
+// readRopes reads the ropes. If a layer type's parameters are missing, full attention rotates
+// half of each head.
 func (l *lfm3Layers) readRopes(f *fields) {
 	g := f.without()
 	if f.object("rope_parameters") == nil {

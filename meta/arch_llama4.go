@@ -1,8 +1,9 @@
 package meta
 
-// llama4 is Llama4ForCausalLM: layers with rope see chunks of the sequence and normalise queries and keys
-// behind it; those without see all and scale queries by position. Mixtures have a shared expert, and the
-// router's weights multiply what the routed ones see.
+// llama4 is Llama4ForCausalLM. Layers with rope attend within chunks of the sequence and
+// normalise queries and keys after rope. Layers without rope attend to all tokens and scale
+// queries by position. MoE layers have a shared expert, and the router's weights multiply the
+// input of the routed experts.
 func llama4(f *fields, b *Builder) {
 	d := readDecoder(f, "Llama4Text", decoderDefaults{
 		vocab: 202048, hidden: 5120, inner: 8192, layers: 48, heads: 40, kvHeads: 8, headDim: 128,
@@ -32,7 +33,7 @@ func llama4(f *fields, b *Builder) {
 	})
 }
 
-// llama4Experts adds the experts, which GGUF files have by outputs.
+// llama4Experts adds the experts. GGUF files store them with outputs first.
 func (d *decoder) llama4Experts(m *Builder, spec MoESpec) {
 	if m.tree.conventions().SeparateGates {
 		spec.Transposed = false
@@ -73,7 +74,8 @@ func (l *llama4Layers) read(f *fields) {
 	}
 }
 
-// chunks returns which layers see chunks: those that layer_types names, else those with rope.
+// chunks returns which layers attend within chunks: those that layer_types names, or else those
+// with rope.
 func (l *llama4Layers) chunks(f *fields) []bool {
 	types := f.texts("layer_types")
 	if types == nil {
@@ -117,7 +119,7 @@ func (f *fields) flags(name string, n int) []bool {
 	return flags
 }
 
-// llama4Sparse returns which layers have a mixture: those that moe_layers names, else each
+// llama4Sparse returns which layers have an MoE layer: those that moe_layers names, else each
 // interleave_moe_layer_step-th.
 func (f *fields) llama4Sparse(layers int) []bool {
 	const name = "moe_layers"

@@ -2,8 +2,9 @@ package meta
 
 import "math"
 
-// longcatFlash is LongcatFlashForCausalLM: each layer has latent attention and an MLP twice, and a mixture that sees what the first
-// MLP sees and is added behind the second. Some experts have no weights.
+// longcatFlash is LongcatFlashForCausalLM: each layer has latent attention and an MLP twice. An
+// MoE layer has the first MLP's input, and its result is added after the second. Some experts
+// have no weights and return their input.
 func longcatFlash(f *fields, b *Builder) {
 	f = f.without("num_hidden_layers", "rope_interleave", "intermediate_size", "moe_intermediate_size").renamed("num_hidden_layers", "num_layers").
 		renamed("intermediate_size", "ffn_hidden_size")
@@ -46,8 +47,8 @@ func longcatFlash(f *fields, b *Builder) {
 	b.Ignore("model.mtp.**")
 }
 
-// longcatPairs adds both pairs of attention and MLP, with their norms. The compressed queries and keys are multiplied by what their
-// ranks are short of the hidden size.
+// longcatPairs adds both pairs of attention and MLP, with their norms. The compressed queries and
+// keys are scaled by the square root of the ratio of the hidden size to their ranks.
 func (d *deepseek) longcatPairs(b *Builder, i int) {
 	missing := func(rank int) float64 { return math.Sqrt(float64(d.hidden) / float64(rank)) }
 	each := func(name string, add func(list *Builder, name string)) {

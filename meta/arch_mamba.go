@@ -2,7 +2,7 @@ package meta
 
 import "strconv"
 
-// mamba1 is MambaForCausalLM: each layer is a Mamba mixer behind a norm.
+// mamba1 is MambaForCausalLM: each layer is a norm and a Mamba mixer.
 func mamba1(f *fields, b *Builder) { f.mambas(b, &selective{class: "Mamba"}) }
 
 // falconMamba is FalconMambaForCausalLM: mamba with norms without weights on the steps, B and C.
@@ -10,7 +10,7 @@ func falconMamba(f *fields, b *Builder) {
 	f.mambas(b, &selective{class: "FalconMamba", bareNorm: "FalconMambaWeightlessRMSNorm", normEps: float32(f.positive("mixer_rms_eps", 1e-6))})
 }
 
-// mambas builds a model of mixers alone.
+// mambas builds a model whose layers are only mixers.
 func (f *fields) mambas(b *Builder, m *selective) {
 	hidden, vocab := f.size("hidden_size", 768), f.size("vocab_size", 50280)
 	layers, eps := f.count("num_hidden_layers", 32, 1, maxLayers), f.positive("layer_norm_epsilon", 1e-5)
@@ -41,13 +41,14 @@ type selective struct {
 	act            activation
 	hidden         int
 	bias, convBias bool
-	// norm and bareNorm, "" for none, are the class of norms of the steps, B and C with and without weights.
+	// norm is the class of the norms of steps, B and C that have weights, and bareNorm that of
+	// norms without weights. "" means none.
 	norm, bareNorm string
 	normEps        float32
 	byHead         bool // maps and parameters are those of heads, and channels alternate with their gates
 }
 
-// selectiveFields are the names that a config class has for the fields of a mixer.
+// selectiveFields holds the names of a mixer's fields in a config class.
 type selectiveFields struct{ expand, state, kernel, rank, bias, convBias string }
 
 func (m *selective) read(f *fields, names selectiveFields) {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// mamba2 is Mamba2ForCausalLM: each layer is a Mamba2 mixer behind a norm.
+// mamba2 is Mamba2ForCausalLM: each layer is a norm and a Mamba2 mixer.
 func mamba2(f *fields, b *Builder) {
 	hidden, vocab := f.size("hidden_size", 4096), f.size("vocab_size", 32768)
 	layers, eps := f.count("num_hidden_layers", 64, 1, maxLayers), f.positive("layer_norm_epsilon", 1e-5)
@@ -33,7 +33,7 @@ func mamba2(f *fields, b *Builder) {
 	b.head(embed, hidden, vocab, f.bool("tie_word_embeddings", false), "lm_head.weight")
 }
 
-// endlessContext is the number of tokens that a model without a limit of its own allows.
+// endlessContext is the context, in tokens, of a model that has no limit itself.
 const endlessContext = 1 << 20
 
 // rmsNorm adds an RMS norm.
@@ -48,14 +48,14 @@ type mixer struct {
 	spec      Mamba2Spec
 	act       activation
 	bias      bool // of the projections
-	// separateBias says that outBias, not bias, is that of the output's projection.
+	// separateBias is set if outBias, not bias, applies to the output projection.
 	separateBias, outBias bool
 	convBias              bool
 	hidden                int
 	eps                   float64
 }
 
-// mixerFields are the names that a config class has for the fields of a mixer.
+// mixerFields holds the names of a mixer's fields in a config class.
 type mixerFields struct{ heads, headDim, groups, state, kernel, convBias string }
 
 // maxStateDim bounds the size of a mixer's state for one channel.
@@ -105,7 +105,7 @@ func (f *fields) limit(name string, v any) float32 {
 	return float32(x)
 }
 
-// wide checks that the heads are as wide together as the model's width times the field expand.
+// wide checks that the total width of the heads is the model's width times the field expand.
 func (m *mixer) wide(f *fields, expand, heads string) {
 	if inner := f.count(expand, 2, 1, 1<<10) * m.hidden; inner != m.spec.Heads*m.spec.HeadDim {
 		f.fail(heads, "%d heads of %d instead of %d channels", m.spec.Heads, m.spec.HeadDim, inner)

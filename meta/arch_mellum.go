@@ -38,8 +38,8 @@ func mellum(f *fields, b *Builder) {
 		func(b *Builder) { layer(b, 0, ahead, !dense) })
 }
 
-// mellumNext reads of which types the layer for multi-token prediction is: it has a window and a mixture
-// unless the config says otherwise.
+// mellumNext reads the type of the layer for multi-token prediction. By default it has a window
+// and an MoE layer.
 func (f *fields) mellumNext() (sliding, dense bool) {
 	first := func(name, usual, other string) bool {
 		types := f.texts(name)
@@ -54,8 +54,8 @@ func (f *fields) mellumNext() (sliding, dense bool) {
 	return first("mtp_layer_types", "sliding_attention", "full_attention"), !first("mtp_mlp_layer_types", "sparse", "dense")
 }
 
-// typedRopes returns the ropes of layers with full attention and of those with a window, from
-// rope_parameters by layer type alone. One without layers is nil.
+// typedRopes returns the ropes of layers with full attention and of those with a window, which
+// rope_parameters states by layer type. A rope without layers is nil.
 func (d *decoder) typedRopes(f *fields, sliding []bool, full, local ropeDefaults) (ropes [2]*RopeSpec) {
 	if f.object("rope_scaling") != nil {
 		f.fail("rope_scaling", "is not supported for this model_type; use rope_parameters with full_attention and sliding_attention")

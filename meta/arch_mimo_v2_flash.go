@@ -1,7 +1,8 @@
 package meta
 
-// mimoV2Flash is MiMoV2FlashForCausalLM: layers with a window have twice the key/value heads, sinks and a
-// rope of their own; values are smaller than keys; after a dense layer come mixtures with sigmoid routing.
+// mimoV2Flash is MiMoV2FlashForCausalLM. Layers with a window have twice the key/value heads,
+// sinks and a rope of their own. Values are smaller than keys. All layers but the first have an
+// MoE layer with sigmoid routing.
 func mimoV2Flash(f *fields, b *Builder) {
 	d := &deepseek{decoder: readDecoder(f.without("rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor"), "MiMoV2Flash", decoderDefaults{
 		vocab: 152576, hidden: 4096, inner: 16384, layers: 48, heads: 64, kvHeads: 4, headDim: 192,
@@ -19,7 +20,7 @@ func mimoV2Flash(f *fields, b *Builder) {
 	m.sliding = d.sliding(f, func(i int) bool { return i > 0 && (i+1)%6 != 0 })
 	m.readRopes(f)
 	d.readMixture(f, mixtureDefaults{inner: 2048, count: f.expertsField(), experts: 256, topK: 8, scale: 1, groups: 1, topGroups: 1})
-	d.shared, d.moe.Shared = 0, "" // the reference has none whatever the config says
+	d.shared, d.moe.Shared = 0, "" // the reference has none regardless of the config
 	sparse := d.sparseByType(f)
 	m.checkPublished(f, sparse)
 
@@ -36,7 +37,7 @@ func mimoV2Flash(f *fields, b *Builder) {
 	b.Ignore("model.mtp.**")
 }
 
-// mimo is what the config has beyond a decoder's.
+// mimo holds the part of the config that decoder does not hold.
 type mimo struct {
 	*deepseek
 	bias        bool
@@ -47,8 +48,8 @@ type mimo struct {
 	full, local *RopeSpec
 }
 
-// readRopes reads the ropes of the two kinds of layers. The reference reads them from rope_parameters by
-// layer type alone.
+// readRopes reads the ropes of the two kinds of layers. Like the reference, it only reads
+// rope_parameters by layer type.
 func (m *mimo) readRopes(f *fields) {
 	if f.object("rope_scaling") != nil {
 		f.fail("rope_scaling", "is not supported for this model_type; use rope_parameters with full_attention and sliding_attention")
@@ -90,8 +91,8 @@ func (m *mimo) readRopes(f *fields) {
 	}
 }
 
-// checkPublished rejects fields of published files that the reference ignores, if they say something else
-// than what it computes.
+// checkPublished rejects fields of published files that the reference ignores, if they contradict
+// what it computes.
 func (m *mimo) checkPublished(f *fields, sparse []bool) {
 	if f.err() != nil {
 		return

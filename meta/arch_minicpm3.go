@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// miniCPM3 is MiniCPM3ForCausalLM: deepseek_v2's attention with rope by halves, a dense MLP in every layer, and factors of
-// embeddings, branches and logits.
+// miniCPM3 is MiniCPM3ForCausalLM: deepseek_v2's attention with rope on halves, a dense MLP in
+// every layer, and scale factors of embeddings, branches and logits.
 func miniCPM3(f *fields, b *Builder) {
 	value := max(1, f.size("hidden_size", 2560)/f.count("num_attention_heads", 40, 1, maxHeads))
 	d := readDeepseek(f, "MiniCPM3", decoderDefaults{

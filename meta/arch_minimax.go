@@ -2,8 +2,9 @@ package meta
 
 import "math"
 
-// miniMax is MiniMaxForCausalLM (MiniMax-Text-01): lightning attention in some layers, attention in the others, and mixtral's
-// mixtures. What a norm leaves is the residual stream.
+// miniMax is MiniMaxForCausalLM (MiniMax-Text-01): lightning attention in some layers, softmax
+// attention in the others, and mixtral's MoE layers. The result of each norm becomes the residual
+// stream.
 func miniMax(f *fields, b *Builder) {
 	d := readDecoder(f, "MiniMax", decoderDefaults{
 		vocab: 32000, hidden: 4096, inner: 14336, layers: 32, heads: 32, kvHeads: 8,
@@ -41,12 +42,12 @@ func miniMax(f *fields, b *Builder) {
 	})
 }
 
-// branchFactors reads what multiplies the residual stream and the result of a branch.
+// branchFactors reads the factors of the residual stream and of a branch's result.
 func (f *fields) branchFactors(branch string) (keep, out float32) {
 	return f.factor(branch + "_alpha_factor"), f.factor(branch + "_beta_factor")
 }
 
-// factor reads a factor, which must not be 0; it is 1 where it is missing.
+// factor reads a factor, which must not be 0. The default is 1.
 func (f *fields) factor(name string) float32 {
 	x := float32(f.float(name, 1))
 	if x == 0 {
@@ -55,8 +56,8 @@ func (f *fields) factor(name string) float32 {
 	return x
 }
 
-// lightningAttention adds the lightning attention of a layer. transformers keeps the powers of its decays for a chunk of
-// prompts in buffers; files may have them.
+// lightningAttention adds the lightning attention of a layer. transformers keeps the powers of
+// its decays, up to a chunk, in buffers, which files may contain.
 func (d *decoder) lightningAttention(b *Builder, layer, state, chunk int) {
 	inner := d.heads * d.headDim
 	s := &LightningSpec{State: state, Heads: d.heads, HeadDim: d.headDim, QKV: "qkv_proj", Gate: "output_gate", Out: "out_proj", Norm: "norm", Act: d.act.act}
@@ -73,7 +74,7 @@ func (d *decoder) lightningAttention(b *Builder, layer, state, chunk int) {
 		a.Buffer("diagonal_decay", b.tree.dtype, true, 1, d.heads, chunk, chunk)
 	}
 	a.Activation("act_fn", d.act.class, d.act.act)
-	a.rmsNorm("norm", d.normClass, inner, 1e-6) // whatever the config says
+	a.rmsNorm("norm", d.normClass, inner, 1e-6) // regardless of the config
 	a.Linear("qkv_proj", d.hidden, 3*inner, false)
 	a.Linear("out_proj", inner, d.hidden, false)
 	a.Linear("output_gate", d.hidden, inner, false)

@@ -1,7 +1,8 @@
 package meta
 
 // minimaxM2 is MiniMaxM2ForCausalLM: norms over all query and all key channels, rope on a part of
-// each head, and in every layer a mixture with sigmoid routing. Files have it under block_sparse_moe.
+// each head, and in every layer an MoE layer with sigmoid routing. Files have it under
+// block_sparse_moe.
 func minimaxM2(f *fields, b *Builder) {
 	def := decoderDefaults{
 		vocab: 200064, hidden: 3072, inner: 1536, layers: 62, heads: 48, kvHeads: 8, headDim: 128,
@@ -32,7 +33,7 @@ func minimaxM2(f *fields, b *Builder) {
 	})
 }
 
-// only refuses any value of a text field but want, which a missing field stands for.
+// only rejects any value of a text field except want. A missing field means want.
 func (f *fields) only(name, want string) {
 	if got := f.text(name, want); got != want {
 		f.fail(name, "%.40q is not supported (supported: %s)", got, want)

@@ -2,9 +2,10 @@ package meta
 
 import "slices"
 
-// minimaxM3 is MiniMaxM3VLForCausalLM, the text model of MiniMax M3: norms of each query and key head, in some layers
-// attention to blocks that an indexer chooses for groups of heads, and mixtures with sigmoid routing and a shared expert.
-// Published files have the mixture under block_sparse_moe.
+// minimaxM3 is MiniMaxM3VLForCausalLM, the text model of MiniMax M3: norms of each query and key
+// head, MoE layers with sigmoid routing and a shared expert, and in some layers attention to
+// blocks that an indexer selects per group of heads. Published files have the MoE layer under
+// block_sparse_moe.
 func minimaxM3(f *fields, b *Builder) {
 	d := &minimax3{decoder: readDecoder(f.without("hidden_act"), "MiniMaxM3VL", decoderDefaults{
 		vocab: 200064, hidden: 6144, inner: 3072, layers: 60, heads: 64, kvHeads: 4, headDim: 128,
@@ -32,7 +33,7 @@ func minimaxM3(f *fields, b *Builder) {
 	b.Ignore("mtp.**", "**.mtp.**")
 }
 
-// minimax3 is what the config has beyond a decoder's.
+// minimax3 holds the part of the config that decoder does not hold.
 type minimax3 struct {
 	*decoder
 	dense, shared int // widths of MLPs
@@ -50,7 +51,8 @@ func (d *minimax3) readExperts(f *fields) {
 	d.moe = *m
 }
 
-// readIndexer reads which layers have an indexer, and its sizes. Published files have them in sparse_attention_config.
+// readIndexer reads which layers have an indexer, and its sizes. Published files state them in
+// sparse_attention_config.
 func (d *minimax3) readIndexer(f *fields) {
 	old := f.object("sparse_attention_config")
 	if old == nil {
@@ -85,8 +87,8 @@ func (d *minimax3) readIndexer(f *fields) {
 	}
 }
 
-// layersOf returns which layers are of the first of two types: those that the field name says, else those that flags
-// selects, else all or none.
+// layersOf returns which layers are of the first of two types: those that the field called name
+// states, or else those that flags selects, or else all or none.
 func (d *decoder) layersOf(f *fields, name string, flags []bool, all bool, is, other string) []bool {
 	layers := make([]bool, d.layers)
 	switch types := f.texts(name); {
@@ -143,7 +145,8 @@ func (d *minimax3) mixture(b *Builder) {
 	d.clampedMLP(m.Child("shared_experts", d.class+"DenseMLP"), d.shared)
 }
 
-// clampedMLP fills m, the scope of an MLP with gate and up in one projection, which published files have apart.
+// clampedMLP adds an MLP with gate and up in one projection to m, its scope. Published files have
+// two projections.
 func (d *minimax3) clampedMLP(m *Builder, inner int) {
 	m.Runs(KindMLP, &MLPSpec{Fused: "gate_up_proj", FusedOrder: GateHalves, Down: "down_proj", Act: d.moe.Act, Limit: d.moe.Limit})
 	up := m.Child("gate_up_proj", "Linear").Runs(KindLinear, &LinearSpec{In: d.hidden, Out: 2 * inner})

@@ -2,7 +2,8 @@ package meta
 
 import "encoding/json"
 
-// ministral3 is Ministral3ForCausalLM: mistral whose queries grow with their position.
+// ministral3 is Ministral3ForCausalLM: mistral with queries that are scaled up with their
+// position.
 func ministral3(f *fields, b *Builder) {
 	def := ropeDefaults{theta: 10000, scaling: map[string]any{
 		"rope_type": "yarn", "rope_theta": json.Number("1e6"), "factor": json.Number("16"),

@@ -2,8 +2,8 @@ package meta
 
 import "encoding/json"
 
-// mistral4 is Mistral4ForCausalLM: deepseek_v3's attention with queries that grow with their position, and a mixture
-// that chooses by softmax.
+// mistral4 is Mistral4ForCausalLM: deepseek_v3's attention with queries that are scaled up with
+// their position, and an MoE layer with softmax routing.
 func mistral4(f *fields, b *Builder) {
 	rope := ropeDefaults{theta: 10000, scaling: map[string]any{
 		"rope_type": "yarn", "rope_theta": json.Number("1e4"), "factor": json.Number("128"),
@@ -29,7 +29,7 @@ func mistral4(f *fields, b *Builder) {
 	})
 }
 
-// queryGrowth reads how the queries grow with their position.
+// queryGrowth reads how queries are scaled with their position.
 func (d *deepseek) queryGrowth(f *fields, def ropeDefaults) *RopeSpec {
 	p, head := f.ropeParameters(def), d.nope+d.headDim
 	r := &RopeSpec{Type: RopeNone, Dim: head}

@@ -2,9 +2,10 @@ package meta
 
 import "encoding/json"
 
-// mistralLarge4 is the text model of MistralLarge4ForConditionalGeneration: glm_moe_dsa without a compression of the queries,
-// which grow with the logarithm of their position, and with layers without rope and layers that attend to the compressed
-// keys of earlier ones. The mixture is mistral4's. A learned vector stretches the frequencies of rope.
+// mistralLarge4 is the text model of MistralLarge4ForConditionalGeneration: glm_moe_dsa without a
+// compression of the queries, which are scaled with the logarithm of their position. Some layers
+// have no rope, and some attend to the compressed keys of earlier ones. The MoE layer is
+// mistral4's. A learned vector scales the frequencies of rope.
 func mistralLarge4(f *fields, b *Builder) {
 	const class = "MistralLarge4Text"
 	d := readDeepseek(f.without("q_lora_rank", "rope_interleave"), class, decoderDefaults{
@@ -52,7 +53,7 @@ func mistralLarge4(f *fields, b *Builder) {
 	})
 }
 
-// publishLarge4 tells the names that Mistral's own files have.
+// publishLarge4 sets the tensor names of Mistral's own files.
 func (b *Builder) publishLarge4() {
 	text := b.tree.textPath() + "."
 	b.publishes(text+"embed_tokens.", "tok_embeddings.", text+"rotary_emb.", "lerope.", text, "", "lm_head.", "output.",
@@ -63,7 +64,7 @@ func (b *Builder) publishLarge4() {
 		"gate_proj.", "w1.", "down_proj.", "w2.", "up_proj.", "w3.")
 }
 
-// A largeLayer is what attention in a layer of Mistral Large 4 has.
+// A largeLayer describes the attention of a layer of Mistral Large 4.
 type largeLayer struct {
 	roped   bool
 	shared  bool         // keys are those of an earlier layer,
@@ -72,9 +73,9 @@ type largeLayer struct {
 	count   int          // positions
 }
 
-// largeLayers reads which layers have rope, keys and an indexer of their own. A layer that shares keys has those that the
-// last layer before it with rope, or without, has left for others: the reference keeps two of them, whatever layer
-// kv_source_layers names.
+// largeLayers reads which layers have their own rope, keys and indexer. A layer that shares keys
+// uses those that the last layer before it, with or without rope like itself, left for others.
+// The reference keeps only these two, whichever layer kv_source_layers names.
 func (d *deepseek) largeLayers(f *fields) []largeLayer {
 	const name = "kv_source_layers"
 	indexer := *d.readIndexer(f, IndexerSpec{Heads: 32, Interleaved: true})
@@ -115,7 +116,8 @@ func (d *deepseek) largeLayers(f *fields) []largeLayer {
 	return layers
 }
 
-// keySources reads the layer whose keys each layer has: its own number or that of an earlier one, which has its own.
+// keySources reads for each layer the number of the layer whose keys it uses: its own, or that of
+// an earlier layer with its own keys.
 func (d *deepseek) keySources(f *fields, name string) []int {
 	sources, list := make([]int, d.layers), f.list(name)
 	for i := range sources {
@@ -172,7 +174,7 @@ func (d *deepseek) largeAttention(b *Builder, l *largeLayer) {
 	d.headScale(a, d.heads)
 }
 
-// headScale adds the numbers by which queries of each head grow.
+// headScale adds the parameters by which queries of each head are scaled.
 func (d *deepseek) headScale(b *Builder, heads int) {
 	s := b.Child("softmax_scaling", d.class+"SoftmaxScaling")
 	s.Param("scale", heads)

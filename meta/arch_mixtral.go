@@ -1,7 +1,7 @@
 package meta
 
-// mixtral is MixtralForCausalLM: mistral with a mixture of experts in every layer.
-// Files have a tensor for each expert under block_sparse_moe.
+// mixtral is MixtralForCausalLM: mistral with an MoE in every layer. Files have a tensor
+// for each expert under block_sparse_moe.
 func mixtral(f *fields, b *Builder) {
 	d := readDecoder(f, "Mixtral", decoderDefaults{
 		vocab: 32000, hidden: 4096, inner: 14336, layers: 32, heads: 32, kvHeads: 8,

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// mllama is the text model of MllamaForConditionalGeneration: llama without the layers that attend to images, which
-// texts pass by.
+// mllama is the text model of MllamaForConditionalGeneration: llama without the layers that
+// attend to images, which text skips.
 func mllama(f *fields, b *Builder) {
 	d := readDecoder(f, "Mllama", decoderDefaults{
 		vocab: 128256, hidden: 4096, inner: 14336, layers: 40, heads: 32, kvHeads: 8, headDimField: derived, context: 131072,

@@ -6,8 +6,9 @@ import (
 	"strconv"
 )
 
-// modernBERTDecoder is ModernBertDecoderForCausalLM: a norm of the embeddings instead of one in front of the first layer,
-// windows with a rope of their own in most layers, and an activation with a norm in front of the head.
+// modernBERTDecoder is ModernBertDecoderForCausalLM: a norm of the embeddings instead of one
+// before the first layer, windows with a rope of their own in most layers, and an activation with
+// a norm before the head.
 func modernBERTDecoder(f *fields, b *Builder) {
 	d := readDecoder(f.without("rope_parameters", "rope_scaling", "rope_theta", "num_key_value_heads"), "ModernBertDecoder", decoderDefaults{
 		vocab: 50368, hidden: 768, inner: 1152, layers: 22, heads: 12, headDimField: derived,
@@ -49,7 +50,7 @@ func modernBERTDecoder(f *fields, b *Builder) {
 	}
 }
 
-// modernBERT is what the layers have beyond a decoder's.
+// modernBERT holds properties of layers that decoder does not hold.
 type modernBERT struct {
 	*decoder
 	bias, mlpBias bool
@@ -58,7 +59,8 @@ type modernBERT struct {
 	full, local   *RopeSpec
 }
 
-// readWindows reads which layers have a window. Its width is sliding_window, which transformers saves, or half of local_attention.
+// readWindows reads which layers have a window. Its width is sliding_window, which transformers
+// saves, or half of local_attention.
 func (m *modernBERT) readWindows(f *fields) {
 	every := f.count("global_attn_every_n_layers", 3, 1, maxLayers)
 	m.sliding = m.decoder.sliding(f, func(i int) bool { return i%every != 0 })
@@ -72,7 +74,7 @@ func (m *modernBERT) readWindows(f *fields) {
 	}
 }
 
-// readRopes reads the ropes of the two kinds of layers. A rope_scaling is for both.
+// readRopes reads the ropes of the two kinds of layers. rope_scaling applies to both.
 func (m *modernBERT) readRopes(f *fields) {
 	params, scaling := f.object("rope_parameters"), f.object("rope_scaling")
 	read := func(kind, theta string, base float64) *RopeSpec {

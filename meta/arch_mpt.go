@@ -2,8 +2,8 @@ package meta
 
 import "strconv"
 
-// mpt is MptForCausalLM: GPT-2's blocks without biases, whose only positions are biases by distance. The reference
-// applies these whatever the config says of positions.
+// mpt is MptForCausalLM: GPT-2's blocks without biases, with ALiBi biases as the only positions.
+// The reference applies them whatever the config says about positions.
 func mpt(f *fields, b *Builder) {
 	f = f.renamed("d_model", "hidden_size").renamed("n_layers", "num_hidden_layers").renamed("n_heads", "num_attention_heads")
 	c := &gptConfig{

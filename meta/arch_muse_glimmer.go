@@ -1,7 +1,8 @@
 package meta
 
-// museGlimmer is the text model of Muse Glimmer: norms before and after attention and MLP, a norm of the embeddings, norms
-// without weights on query and key heads, gated attention, and rope in layers with a window alone.
+// museGlimmer is the text model of Muse Glimmer: norms before and after attention and MLP, a norm
+// of the embeddings, norms without weights on query and key heads, gated attention, and rope only
+// in layers with a window.
 func museGlimmer(f *fields, b *Builder) {
 	d := readDecoder(f, "MuseGlimmerText", decoderDefaults{
 		vocab: 202048, hidden: 6656, inner: 19968, layers: 52, heads: 32, kvHeads: 2, headDim: 128,
@@ -39,8 +40,8 @@ func museGlimmer(f *fields, b *Builder) {
 	})
 }
 
-// layersWithBases returns which layers have a rope: those whose number in layer_rope_theta is not 0, or without that field
-// those that usual selects. Other numbers have no effect.
+// layersWithBases returns which layers have a rope: those whose entry in layer_rope_theta is not
+// 0 or, without that field, those that usual selects. The entries have no other effect.
 func (d *decoder) layersWithBases(f *fields, usual func(layer int) bool) []bool {
 	const name = "layer_rope_theta"
 	thetas, out := f.floats(name), make([]bool, d.layers)

@@ -1,7 +1,7 @@
 package meta
 
-// nanoChat is NanoChatForCausalLM: norms without weights, also of the embeddings and, behind rope, of query
-// and key heads; rope turns the other way round, and the MLP is plain.
+// nanoChat is NanoChatForCausalLM: norms without weights, also of the embeddings and, after rope,
+// of query and key heads. Rope rotates by negative angles, and the MLP is plain.
 func nanoChat(f *fields, b *Builder) {
 	d := readDecoder(f, "NanoChat", decoderDefaults{
 		vocab: 50304, hidden: 768, inner: 8192, layers: 12, heads: 6,

@@ -1,7 +1,7 @@
 package meta
 
-// nemotron4 is NemotronForCausalLM: llama with layer norms whose weights lack 1, rope on a part of each
-// head, and a plain MLP, whose activation is the square of relu.
+// nemotron4 is NemotronForCausalLM: llama with layer norms whose weights have an offset of 1,
+// rope on a part of each head, and a plain MLP with squared ReLU.
 func nemotron4(f *fields, b *Builder) {
 	d := readDecoder(f, "Nemotron", decoderDefaults{
 		vocab: 256000, hidden: 6144, inner: 24576, layers: 32, heads: 48,

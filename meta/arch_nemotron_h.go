@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// nemotronH is NemotronHForCausalLM: each layer is one Mamba2 mixer, attention without positions, MLP
-// or mixture of experts behind a norm. sliding_window is without effect.
+// nemotronH is NemotronHForCausalLM: each layer is a norm and one of a Mamba2 mixer, attention
+// without positions, an MLP or an MoE layer. sliding_window has no effect.
 func nemotronH(f *fields, b *Builder) {
 	d := readDecoder(f, "NemotronH", decoderDefaults{
 		vocab: 131072, hidden: 4096, inner: 21504, layers: 4, heads: 32, kvHeads: 8, headDim: 128,
@@ -43,7 +43,7 @@ type nemotron struct {
 	bias                  bool // of MLPs
 	mixer                 *mixer
 	experts               *MoESpec // nil if no layer has any
-	inner, shared, latent int      // widths of an expert, of the shared one, and of what the experts see
+	inner, shared, latent int      // widths of an expert, of the shared one, and of the input of the experts
 }
 
 // nemotronKinds are the names of the kinds in layers_block_type.
@@ -77,7 +77,7 @@ func nemotronLayers(f *fields) string {
 	return string(kinds)
 }
 
-// nemotronMixer reads the fields of the mixers. Older files have other names of some.
+// nemotronMixer reads the fields of the mixers. Older files use other names for some.
 func nemotronMixer(f *fields, d *decoder) *mixer {
 	either := func(old, name string) string {
 		if f.has(old) {

@@ -10,7 +10,7 @@ func olmo3(f *fields, b *Builder) {
 	bias := f.bool("attention_bias", false)
 	window := f.window("sliding_window", 4096)
 	sliding := d.sliding(f, func(i int) bool { return (i+1)%4 != 0 })
-	// Published files have one base, which the reference gives to full layers alone.
+	// Published files have one base, which the reference uses only for full layers.
 	full, local := f.layerRopes(ropeDefaults{theta: 500000, headDim: d.headDim, context: d.context},
 		ropeDefaults{theta: 500000, thetaField: derived, headDim: d.headDim, context: d.context})
 	d.rope = full

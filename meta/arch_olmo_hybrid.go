@@ -2,8 +2,8 @@ package meta
 
 import "slices"
 
-// olmoHybrid is OlmoHybridForCausalLM: olmo2's layers, most of which have a gated delta net with norms before it and before the
-// MLP instead. Published models have no rope.
+// olmoHybrid is OlmoHybridForCausalLM: olmo2's layers, but most have a gated delta net, with
+// norms before it and before the MLP. Published models have no rope.
 func olmoHybrid(f *fields, b *Builder) {
 	d := readDecoder(f.without("head_dim"), "OlmoHybrid", decoderDefaults{
 		vocab: 100352, hidden: 3840, inner: 11008, layers: 32, heads: 30, context: 65536, eps: 1e-6, act: "silu",
@@ -92,8 +92,9 @@ func (d *decoder) addOlmoDeltaNet(b *Builder, s DeltaNetSpec, state int) {
 	a.Child("o_norm", "OlmoHybridRMSNormGated").Runs(KindNorm, &NormSpec{Dim: s.ValueDim, Eps: 1e-5}).Param("weight", s.ValueDim)
 }
 
-// olmoKernels returns where the kernels of k_conv1d and v_conv1d begin among all. Published files have those of the keys and of
-// the values there. Files that the reference has saved have thirds.
+// olmoKernels returns the offsets of the kernels of k_conv1d and v_conv1d among all kernels. In
+// published files they are the offsets of keys and values. Files that the reference has saved
+// have thirds.
 func (b *Builder) olmoKernels(keys, all int) (first, second int) {
 	third := (all + 2) / 3
 	if b.tree.header != nil {

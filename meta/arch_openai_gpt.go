@@ -2,8 +2,9 @@ package meta
 
 import "strconv"
 
-// openAIGPT is OpenAIGPTLMHeadModel, the first GPT: GPT-2's projections, norms behind the sums of a block and none behind
-// the last. The published file has no "transformer." prefix, and has causal masks as tensors.
+// openAIGPT is OpenAIGPTLMHeadModel, the first GPT: GPT-2's projections, norms after the sums of
+// a block and none after the last block. The published file has no "transformer." prefix, and has
+// causal masks as tensors.
 func openAIGPT(f *fields, b *Builder) {
 	c := &gpt2Config{
 		vocab:   f.size("vocab_size", 40478),
@@ -50,7 +51,7 @@ func openAIGPT(f *fields, b *Builder) {
 	b.Ignore("transformer.h.*.attn.bias")
 }
 
-// openAIActivation reads afn, whose "gelu" is the approximation by tanh.
+// openAIActivation reads afn. Its "gelu" is the tanh approximation.
 func (f *fields) openAIActivation() activation {
 	switch name := f.text("afn", "gelu"); name {
 	case "gelu":

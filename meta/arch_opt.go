@@ -2,8 +2,8 @@ package meta
 
 import "strconv"
 
-// opt is OPTForCausalLM: learned positions behind two rows that no token uses, and a plain MLP whose
-// projections are children of the block.
+// opt is OPTForCausalLM: learned positions, whose table begins with two unused rows, and a plain
+// MLP whose projections are children of the block.
 func opt(f *fields, b *Builder) {
 	d := &decoder{
 		class: "OPT", vocab: f.size("vocab_size", 50272), hidden: f.size("hidden_size", 768), inner: f.size("ffn_dim", 3072),
@@ -49,7 +49,7 @@ func opt(f *fields, b *Builder) {
 	b.head(embed, width, d.vocab, d.tied, "lm_head.weight")
 }
 
-// optBlock is the block of OPT and of models with the same.
+// optBlock returns the block of OPT, which other models share.
 func (d *decoder) optBlock() BlockSpec {
 	return BlockSpec{
 		AttentionNorm: "self_attn_layer_norm", Attention: "self_attn", MLPNorm: "final_layer_norm",
@@ -57,7 +57,7 @@ func (d *decoder) optBlock() BlockSpec {
 	}
 }
 
-// optLayers adds the layers of OPT and of models with the same.
+// optLayers adds the layers of OPT, which other models share.
 func (d *decoder) optLayers(model *Builder, block BlockSpec, bias bool) {
 	layers := model.Child("layers", "ModuleList")
 	for i := range d.layers {

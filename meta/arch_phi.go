@@ -1,7 +1,7 @@
 package meta
 
-// phi is PhiForCausalLM: attention and MLP side by side after one layer norm, rope on a part of each head,
-// and biases everywhere, of the head too.
+// phi is PhiForCausalLM: attention and MLP in parallel after one layer norm, rope on a part of
+// each head, and biases everywhere, including the head.
 func phi(f *fields, b *Builder) {
 	d := readDecoder(f, "Phi", decoderDefaults{
 		vocab: 51200, hidden: 2048, inner: 8192, layers: 24, heads: 32,

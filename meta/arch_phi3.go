@@ -11,8 +11,8 @@ func phi3(f *fields, b *Builder) {
 	d.phi3Layers(f, b, wiring{block: preNorm()})
 }
 
-// phi4Multimodal is the text model of Phi4MultimodalForCausalLM: phi3 with modules for images and sound, which Heft
-// does not read.
+// phi4Multimodal is the text model of Phi4MultimodalForCausalLM: phi3 with modules for images and
+// sound, which Heft does not support.
 func phi4Multimodal(f *fields, b *Builder) {
 	d := readDecoder(f, "Phi4Multimodal", decoderDefaults{
 		vocab: 200064, hidden: 3072, inner: 8192, layers: 32, heads: 32, kvHeads: 8,

@@ -1,7 +1,7 @@
 package meta
 
-// phiMoE is PhimoeForCausalLM: mixtral with layer norms, biases, and a router that chooses two experts
-// one after the other.
+// phiMoE is PhimoeForCausalLM: mixtral with layer norms, biases, and a router that selects two
+// experts one after the other.
 func phiMoE(f *fields, b *Builder) {
 	d := readDecoder(f, "Phimoe", decoderDefaults{
 		vocab: 32064, hidden: 4096, inner: 6400, layers: 32, heads: 32, kvHeads: 8,
@@ -15,7 +15,7 @@ func phiMoE(f *fields, b *Builder) {
 	if spec.Count < 2 {
 		f.fail("num_local_experts", "got %d, want at least 2", spec.Count)
 	}
-	spec.TopK = 2 // the reference chooses two whatever the config says
+	spec.TopK = 2 // the reference chooses two regardless of the config
 	spec.Router, spec.Experts = "router", "experts"
 	spec.Score, spec.Act = ScoreSparseMixer, d.act.act
 	if spec.Jitter = float32(f.float("router_jitter_noise", 0.01)); spec.Jitter < 0 {
@@ -35,7 +35,7 @@ func phiMoE(f *fields, b *Builder) {
 	})
 }
 
-// phiMoERope completes a rotary embedding that is scaled. The reference takes its frequencies for short
+// phiMoERope completes a scaled rotary embedding. The reference uses the frequencies for short
 // sequences at all lengths, and multiplies cos and sin by a factor of the config.
 func (f *fields) phiMoERope(r *RopeSpec) {
 	p := f.ropeParameters(ropeDefaults{})

@@ -12,7 +12,7 @@ func qwen2(f *fields, b *Builder) {
 	})
 }
 
-// qwenDefaults returns those of the dense Qwen configs.
+// qwenDefaults returns the defaults of the dense Qwen configs.
 func qwenDefaults(headDim int) decoderDefaults {
 	return decoderDefaults{
 		vocab: 151936, hidden: 4096, inner: 22016, layers: 32, heads: 32, kvHeads: 32, headDim: headDim,
@@ -20,9 +20,9 @@ func qwenDefaults(headDim int) decoderDefaults {
 	}
 }
 
-// qwenWindows returns the width of windows, and which layers have one: layer_types if
-// stated, else all layers from max_window_layers (by default from) on; none unless
-// use_sliding_window is set.
+// qwenWindows returns the width of windows, and which layers have one. These are the layers in
+// layer_types or, without that field, all layers from max_window_layers on (default from). There
+// are none unless use_sliding_window is set.
 func (d *decoder) qwenWindows(f *fields, from int) (window int, sliding []bool) {
 	window = f.window("sliding_window", 4096)
 	if !f.bool("use_sliding_window", false) {

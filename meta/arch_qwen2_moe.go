@@ -1,7 +1,7 @@
 package meta
 
-// qwen2MoE is Qwen2MoeForCausalLM: qwen2 with a mixture and a gated shared expert in every layer, or
-// in some.
+// qwen2MoE is Qwen2MoeForCausalLM: qwen2 with an MoE layer and a gated shared expert in every
+// layer, or in some.
 func qwen2MoE(f *fields, b *Builder) {
 	d := readDecoder(f, "Qwen2Moe", decoderDefaults{
 		vocab: 151936, hidden: 2048, inner: 5632, layers: 24, heads: 16, kvHeads: 16,
@@ -30,8 +30,8 @@ func qwen2MoE(f *fields, b *Builder) {
 	})
 }
 
-// olmoe is OlmoeForCausalLM: llama with norms over all query and all key channels, and a mixture in
-// every layer.
+// olmoe is OlmoeForCausalLM: llama with norms over all query and all key channels, and an MoE
+// layer in every layer.
 func olmoe(f *fields, b *Builder) {
 	d := readDecoder(f, "Olmoe", decoderDefaults{
 		vocab: 50304, hidden: 2048, inner: 2048, layers: 16, heads: 16,
@@ -50,7 +50,7 @@ func olmoe(f *fields, b *Builder) {
 	})
 }
 
-// routedMixture is mixture with the router before the experts.
+// routedMixture is MoE layer with the router before the experts.
 func (d *decoder) routedMixture(b *Builder, spec *MoESpec, inner int) *Builder {
 	m := b.Child("mlp", d.class+"SparseMoeBlock").Runs(KindMoE, spec)
 	m.Child("gate", d.class+"TopKRouter").Param("weight", spec.Count, d.hidden)

@@ -2,8 +2,7 @@ package meta
 
 import "slices"
 
-// qwen3MoE is Qwen3MoeForCausalLM: qwen3 with a mixture of experts in every layer,
-// or in some.
+// qwen3MoE is Qwen3MoeForCausalLM: qwen3 with an MoE in every layer, or in some.
 func qwen3MoE(f *fields, b *Builder) {
 	d := readDecoder(f, "Qwen3Moe", decoderDefaults{
 		vocab: 151936, hidden: 2048, inner: 6144, layers: 24, heads: 32, kvHeads: 4,
@@ -27,7 +26,8 @@ func qwen3MoE(f *fields, b *Builder) {
 	})
 }
 
-// sparseLayers reads the mixture, and which layers have a plain MLP instead.
+// sparseLayers reads the MoE layer. The returned function reports which layers have a plain MLP
+// instead.
 func (f *fields) sparseLayers(defCount, defTopK int) (*MoESpec, func(layer int) bool) {
 	count := f.expertCount()
 	if f.count(count, defCount, 0, maxExperts) == 0 {
@@ -41,8 +41,8 @@ func (f *fields) sparseLayers(defCount, defTopK int) (*MoESpec, func(layer int) 
 	return spec, func(i int) bool { return slices.Contains(only, i) || (i+1)%step != 0 }
 }
 
-// expertCount names the field with the number of experts, which transformers saves under another name than published
-// files have.
+// expertCount returns the name of the field with the number of experts. transformers saves it
+// under another name than published files have.
 func (f *fields) expertCount() string {
 	if !f.has("num_experts") && f.has("num_local_experts") {
 		return "num_local_experts"
@@ -50,14 +50,14 @@ func (f *fields) expertCount() string {
 	return "num_experts"
 }
 
-// mixture adds a mixture whose files have a tensor for each expert under the module's
-// own names, as Qwen and DeepSeek publish them.
+// mixture adds an MoE layer whose files have a tensor for each expert under the module's own
+// names, as Qwen and DeepSeek publish them.
 func (d *decoder) mixture(b *Builder, spec MoESpec, inner int) *Builder {
 	m, _ := d.mixtureAndRouter(b, spec, inner)
 	return m
 }
 
-// mixtureAndRouter is mixture that returns the scope of the router too.
+// mixtureAndRouter is MoE layer that returns the scope of the router too.
 func (d *decoder) mixtureAndRouter(b *Builder, spec MoESpec, inner int) (mixture, router *Builder) {
 	spec.Act = d.act.act
 	m := b.Child("mlp", d.class+"SparseMoeBlock").Runs(KindMoE, &spec)

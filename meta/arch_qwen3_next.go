@@ -25,8 +25,8 @@ func qwen35(f *fields, b *Builder) {
 	d.hybrid(f, b, n, func(b *Builder, _ int) { d.gatedMLP(b, "mlp", d.inner, false) })
 }
 
-// qwen35MoE is the text model of the Qwen3.5 mixtures. The chosen weights are always divided by their
-// sum.
+// qwen35MoE is the text model of the Qwen3.5 MoE models. The selected weights are always divided
+// by their sum.
 func qwen35MoE(f *fields, b *Builder) {
 	d, n := readQwen3Next(f, "Qwen3_5Moe", decoderDefaults{vocab: 248320, hidden: 2048, inner: 512, layers: 40, kvHeads: 2})
 	n.model, n.rotary = "Qwen3_5MoeTextModel", "Qwen3_5MoeTextRotaryEmbedding"
@@ -42,7 +42,8 @@ type deltaNets struct {
 	linear []bool       // which layers have one
 	bias   bool         // of attention
 	fused  bool         // projections are fused by key head
-	// published, "" for none, names the one projection that published files have for QKV, Z, B and A.
+	// published is the name of the one projection that published files have for QKV, Z, B and A,
+	// or "".
 	published string
 	// model and rotary are classes of the model and of its rotary module; "" means the prefix and
 	// "Model" or "RotaryEmbedding".
@@ -80,8 +81,8 @@ func (d *decoder) deltaNetSizes(f *fields, keys, values int) DeltaNetSpec {
 // maxKernel bounds the tokens that a convolution sees.
 const maxKernel = 64
 
-// layersOfType returns which layers are of a type: those that layer_types names, among layers that are
-// all of this type or full_attention, or without that field those that is selects.
+// layersOfType returns which layers are of the type called name. All other layers in layer_types
+// must be full_attention. Without that field, is selects them.
 func (d *decoder) layersOfType(f *fields, name string, is func(layer int) bool) []bool {
 	list := make([]bool, d.layers)
 	types := f.texts("layer_types")
@@ -102,8 +103,9 @@ func (d *decoder) layersOfType(f *fields, name string, is func(layer int) bool) 
 	return list
 }
 
-// hybrid builds a model of delta nets and gated attention. It calls mlp for the rest of each layer. The layer of
-// its module for multi-token prediction has attention, and what layer 0 has besides.
+// hybrid builds a model of delta nets and gated attention. mlp adds the rest of each layer. The
+// layer of its module for multi-token prediction has attention, and otherwise the parts of layer
+// 0.
 func (d *decoder) hybrid(f *fields, b *Builder, n *deltaNets, mlp func(b *Builder, layer int)) {
 	attentions, states := 0, 0
 	w := wiring{block: preNorm(), modelClass: n.model}
@@ -185,7 +187,7 @@ func (d *decoder) deltaNet(b *Builder, n *deltaNets, state int) {
 	}
 }
 
-// sharedMixture adds a mixture of experts with a gated shared one.
+// sharedMixture adds an MoE layer with a gated shared expert.
 func (d *decoder) sharedMixture(b *Builder, spec *MoESpec, inner, shared int) {
 	spec.Shared, spec.SharedGate, spec.Act = "shared_expert", "shared_expert_gate", d.act.act
 	m := d.routedMixture(b, spec, inner)

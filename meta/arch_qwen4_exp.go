@@ -6,10 +6,11 @@ import (
 	"strconv"
 )
 
-// qwen4Exp is Qwen4ExpForCausalLM, the text model of Qwen4-Exp: gated delta nets and gated attention to blocks of
-// positions, which an indexer chooses by the averages of their keys, in gated residual streams, to which some layers add
-// embeddings of n-grams, and mixtures with a gated shared expert. Published files have the experts of a layer
-// stacked, and the tables of n-grams in parts of their rows.
+// qwen4Exp is Qwen4ExpForCausalLM, the text model of Qwen4-Exp: gated delta nets, gated attention
+// to blocks of positions, gated residual streams, and MoE layers with a gated shared expert. An
+// indexer selects the blocks by the averages of their keys. Some layers add embeddings of n-grams
+// to the streams. Published files have the experts of a layer stacked, and the tables of n-grams
+// in parts of their rows.
 func qwen4Exp(f *fields, b *Builder) {
 	base, n := readQwen3Next(f.without("layer_types"), "Qwen4ExpText", decoderDefaults{
 		vocab: 248320, hidden: 2048, inner: 512, layers: 40, kvHeads: 2, rope: ropeDefaults{partial: 1},
@@ -54,7 +55,8 @@ type qwen4 struct {
 	ngram              NGramSpec
 }
 
-// readLayers reads the types of layers. Published files call those with an indexer full attention.
+// readLayers reads the types of layers. Published files call those with an indexer full
+// attention.
 func (d *qwen4) readLayers(f *fields) {
 	types := f.texts("layer_types")
 	if types == nil {
@@ -108,8 +110,8 @@ func (d *qwen4) readIndexer(f *fields) {
 	}
 }
 
-// readNGrams reads which layers have embeddings of n-grams, numbered from 1, and the sizes of their tables. The rows for a
-// hash are a prime number, each another one.
+// readNGrams reads which layers have embeddings of n-grams, numbered from 1, and the sizes of
+// their tables. The number of rows for each hash is a different prime.
 func (d *qwen4) readNGrams(f *fields) {
 	d.tables = make([]int, d.layers)
 	ids := f.list("ple_layer_ids")
@@ -145,7 +147,7 @@ func (d *qwen4) readNGrams(f *fields) {
 	d.sizeTables(f, hashes)
 }
 
-// sizeTables sets the rows of the tables, of so many hashes each.
+// sizeTables sets the number of rows of the tables. hashes is the number of hashes in each.
 func (d *qwen4) sizeTables(f *fields, hashes int) {
 	size, padded := f.count("ngram_vocab_size_base", 20_000_000, 1, math.MaxInt32)-1, f.count("make_ngram_vocab_size_divisible_by", 128, 1, maxSize)
 	for i := range d.tables {
@@ -177,7 +179,7 @@ func primeAfter(n int) int {
 	}
 }
 
-// layer adds the delta net or the attention of a layer, and wires it.
+// layer adds the delta net or the attention of a layer, and the layer's streams.
 func (d *qwen4) layer(b *Builder, i int) {
 	block := BlockSpec{Attention: "self_attn", MLP: "mlp", Streams: &d.streams}
 	if d.tables[i] > 0 {
@@ -212,7 +214,8 @@ func (d *qwen4) streamNorm(b *Builder, name string) {
 	b.Child(name, d.normClass).Runs(KindNorm, &spec).Param("weight", d.streams.Count*d.hidden)
 }
 
-// connection fills b, the scope of the maps of the streams, with those for what a branch adds to them if injects is set.
+// connection adds the projections of the streams to b, their scope. If injects is set, it also
+// adds those for the result of a branch.
 func (d *qwen4) connection(b *Builder, injects bool) {
 	all := d.streams.Count * d.hidden
 	d.streamNorm(b, d.streams.Norm)
@@ -223,7 +226,7 @@ func (d *qwen4) connection(b *Builder, injects bool) {
 	}
 }
 
-// ngrams adds the embeddings of n-grams of a layer, if it has some.
+// ngrams adds the n-gram embeddings of a layer, if it has some.
 func (d *qwen4) ngrams(b *Builder, i int) {
 	rows := d.tables[i]
 	if rows == 0 {
@@ -245,13 +248,14 @@ func (d *qwen4) ngrams(b *Builder, i int) {
 	p.Child("conv1d", "Conv1d").Param("weight", all, 1, s.Kernel)
 }
 
-// table adds a table of n-grams, which published files have in parts.
+// table adds a table of n-grams. Published files have it in parts.
 func (d *qwen4) table(b *Builder, rows, dim int) {
 	t := b.Child("ngram_embedding", "Embedding").Runs(KindEmbedding, &EmbeddingSpec{Rows: rows, Dim: dim})
 	t.ParamFrom("weight", []int{rows, dim}, d.partsOf(t, rows), []TensorSource{{Tensor: t.path + ".weight"}})
 }
 
-// partsOf returns the parts of a table: as long as those that the checkpoint has, else equal ones but for the last.
+// partsOf returns the parts of a table: with the rows that the checkpoint's parts have, or else
+// equal parts except for the last.
 func (d *qwen4) partsOf(b *Builder, rows int) (parts []TensorSource) {
 	for i, begin := 0, 0; begin < rows; i++ {
 		name := b.path + ".shard_" + strconv.Itoa(i) + ".weight"

@@ -28,8 +28,8 @@ func qwen3VL(f *fields, b *Builder) {
 	})
 }
 
-// qwen3VLMoE is the text model of the Qwen3-VL mixtures. Published files have the experts stacked and
-// transposed, and the chosen weights are always divided by their sum.
+// qwen3VLMoE is the text model of the Qwen3-VL MoE models. Published files have the experts
+// stacked and transposed, and the selected weights are always divided by their sum.
 func qwen3VLMoE(f *fields, b *Builder) {
 	d := readDecoder(f, "Qwen3VLMoeText", qwen3VLDefaults(decoderDefaults{hidden: 2048, inner: 5632, layers: 24, heads: 16}))
 	bias := f.bool("attention_bias", false)
@@ -90,7 +90,8 @@ func qwen3Omni(f *fields, b *Builder) {
 	})
 }
 
-// paddleOCR is the text model of PaddleOCRVLForConditionalGeneration: llama with biases in all maps or none.
+// paddleOCR is the text model of PaddleOCRVLForConditionalGeneration: llama with biases in all
+// linear layers or none.
 func paddleOCR(f *fields, b *Builder) {
 	d := readDecoder(f, "PaddleOCR", decoderDefaults{
 		vocab: 103424, hidden: 1024, inner: 3072, layers: 18, heads: 16, kvHeads: 2, headDim: 128, context: 131072,

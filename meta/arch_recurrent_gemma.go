@@ -48,7 +48,7 @@ func recurrentGemma(f *fields, b *Builder) {
 	})
 }
 
-// griffin is what the layers of RecurrentGemma have beyond a decoder's.
+// griffin holds properties of RecurrentGemma's layers that decoder does not hold.
 type griffin struct {
 	*decoder
 	width, kernel, window int
@@ -106,7 +106,7 @@ func (f *fields) blockTypes() []bool {
 	return attended
 }
 
-// roundBFloat16 rounds to the nearest number of bfloat16, ties to even.
+// roundBFloat16 rounds to the nearest bfloat16 value, ties to even.
 func roundBFloat16(x float64) float32 {
 	bits := math.Float32bits(float32(x))
 	return math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff)

@@ -5,8 +5,9 @@ import (
 	"strconv"
 )
 
-// rwkv is RwkvForCausalLM (RWKV-4): blocks without attention, each part of which has a state. The reference divides hidden states by two
-// behind every rescale_every blocks, and what the blocks after it add as well.
+// rwkv is RwkvForCausalLM (RWKV-4): blocks without attention, each part of which has a state.
+// After every rescale_every blocks the reference halves the hidden states, and also what later
+// blocks add.
 func rwkv(f *fields, b *Builder) {
 	m := &rwkvLayers{hidden: f.size("hidden_size", 4096), eps: f.positive("layer_norm_epsilon", 1e-5)}
 	vocab, tied := f.size("vocab_size", 50277), f.bool("tie_word_embeddings", false)
@@ -37,13 +38,13 @@ func rwkv(f *fields, b *Builder) {
 	b.headAt("head", embed, m.hidden, vocab, tied, "head.weight")
 }
 
-// rwkvLayers is what the blocks of RWKV have.
+// rwkvLayers holds the properties of RWKV's blocks.
 type rwkvLayers struct {
 	hidden, width, inner, every int
 	eps                         float64
 }
 
-// halves reports whether hidden states are divided by two behind so many blocks.
+// halves reports whether hidden states are halved after the given number of blocks.
 func (m *rwkvLayers) halves(blocks int) bool { return m.every > 0 && blocks > 0 && blocks%m.every == 0 }
 
 func (m *rwkvLayers) block(b *Builder, i int) {

@@ -22,7 +22,8 @@ func sarvamMLA(f *fields, b *Builder) {
 	f.deepseekLayers(b, d, mixtureDefaults{inner: 2048, experts: 128, topK: 8, scale: 2.5, groups: 1, topGroups: 1}, 1)
 }
 
-// sarvamNames returns f with the names of fields that DeepSeek's and GLM's models have.
+// sarvamNames returns f with Sarvam's field names replaced by those of DeepSeek's and GLM's
+// models.
 func (f *fields) sarvamNames() *fields {
 	f = f.renamed("n_routed_experts", "num_local_experts").renamed("n_routed_experts", "num_experts").renamed("n_shared_experts", "num_shared_experts")
 	f = f.renamed("num_nextn_predict_layers", "num_mtp_layers")
@@ -64,7 +65,8 @@ func sarvamMoE(f *fields, b *Builder) {
 	})
 }
 
-// linearPart is Linear for rows of a projection that published files have as one, named fused.
+// linearPart is Linear for rows of a projection that published files have in a fused tensor
+// called fused.
 func (b *Builder) linearPart(fused, name string, in int, rows RowRange, bias bool) {
 	out := rows.End - rows.Begin
 	c := b.Child(name, "Linear").Runs(KindLinear, &LinearSpec{In: in, Out: out})

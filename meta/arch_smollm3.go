@@ -1,6 +1,6 @@
 package meta
 
-// smollm3 is SmolLM3ForCausalLM: llama with rope left out of some layers, by default every fourth.
+// smollm3 is SmolLM3ForCausalLM: llama without rope in some layers, by default every fourth.
 func smollm3(f *fields, b *Builder) {
 	d := readDecoder(f, "SmolLM3", decoderDefaults{
 		vocab: 128256, hidden: 2048, inner: 11008, layers: 36, heads: 16, kvHeads: 4,
@@ -23,8 +23,8 @@ func smollm3(f *fields, b *Builder) {
 	})
 }
 
-// ropedLayers returns which layers have a rotary embedding: those with a 1 in no_rope_layers, else
-// all but each no_rope_layer_interval-th.
+// ropedLayers returns which layers have a rotary embedding: those with a 1 in no_rope_layers, or
+// else all but every no_rope_layer_interval-th.
 func (f *fields) ropedLayers(layers int) []bool {
 	const name = "no_rope_layers"
 	interval := f.size("no_rope_layer_interval", 4)

@@ -1,6 +1,7 @@
 package meta
 
-// solarOpen is SolarOpenForCausalLM: grouped attention, and DeepSeek-V3's mixture in every layer.
+// solarOpen is SolarOpenForCausalLM: grouped attention, and DeepSeek-V3's MoE layer in every
+// layer.
 func solarOpen(f *fields, b *Builder) {
 	d := &deepseek{decoder: readDecoder(f, "SolarOpen", decoderDefaults{
 		vocab: 196608, hidden: 4096, inner: 10240, layers: 48, heads: 64, kvHeads: 8, headDim: 128,

@@ -2,8 +2,8 @@ package meta
 
 import "strconv"
 
-// stableLM is StableLmForCausalLM: llama with layer norms and rope on a part of each
-// head, in some variants with attention and MLP side by side.
+// stableLM is StableLmForCausalLM: llama with layer norms and rope on a part of each head, in
+// some variants with attention and MLP in parallel.
 func stableLM(f *fields, b *Builder) {
 	d := readDecoder(f, "StableLm", decoderDefaults{
 		vocab: 50304, hidden: 2560, inner: 6912, layers: 32, heads: 32, kvHeads: 32,

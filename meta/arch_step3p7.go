@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// step37 is the text model of Step 3.7, which Step 3.5 is alone: Laguna's attention with gates of sigmoids, norms whose weight is
-// less by 1, other query heads in layers with a window, and mixtures whose gates some layers limit. Published files have
-// the mixture under moe, and the shared expert beside it.
+// step37 is the text model of Step 3.7, and Step 3.5: Laguna's attention with sigmoid gates,
+// norms whose weights have an offset of 1, another number of query heads in layers with a window,
+// and MoE layers whose gates are limited in some layers. Published files have the MoE layer under
+// moe, and the shared expert next to it.
 func step37(f *fields, b *Builder) {
 	for _, alias := range [][2]string{{"num_key_value_heads", "num_attention_groups"}, {"n_routed_experts", "moe_num_experts"},
 		{"num_experts_per_tok", "moe_top_k"}, {"share_expert_dim", "share_expert_dims"}, {"num_nextn_predict_layers", "num_mtp_layers"}} {
@@ -49,8 +50,8 @@ func step37(f *fields, b *Builder) {
 	}
 }
 
-// layersAlone returns f with lists by layer cut to its layers, where they go on with those that predict several tokens
-// ahead.
+// layersAlone returns f with per-layer lists cut to the model's layers, where they also include
+// layers for multi-token prediction.
 func (f *fields) layersAlone(layers, ahead int, names ...string) *fields {
 	g := f.without()
 	for _, name := range names {
@@ -61,7 +62,7 @@ func (f *fields) layersAlone(layers, ahead int, names ...string) *fields {
 	return g
 }
 
-// step37Layers is what the layers have beyond Laguna's.
+// step37Layers holds properties of layers that lagunaLayers does not hold.
 type step37Layers struct {
 	*lagunaLayers
 	mlpBias       bool
@@ -72,8 +73,8 @@ type step37Layers struct {
 	sharedLimits  []float32 // of its other MLP
 }
 
-// readQueries reads the query heads of each layer, which transformers saves by layer. Published files have those of layers with
-// a window in attention_other_setting.
+// readQueries reads the query heads of each layer, which transformers saves per layer. Published
+// files state those of layers with a window in attention_other_setting.
 func (s *step37Layers) readQueries(f *fields) {
 	name, window := "num_sliding_attention_heads", s.heads
 	if other := f.object("attention_other_setting"); other != nil {
@@ -103,8 +104,8 @@ func (s *step37Layers) readQueries(f *fields) {
 	s.checkQueries(f, name)
 }
 
-// readTypedRopes reads the ropes of both types of layers. Published files have a base and a part of heads for each layer, and a
-// scaling of layers with full attention.
+// readTypedRopes reads the ropes of both types of layers. Published files have a base and a
+// rotated part of heads per layer, and a scaling for layers with full attention.
 func (s *step37Layers) readTypedRopes(f *fields) {
 	def := ropeDefaults{theta: 10000, partial: 1}
 	if f.object("rope_parameters") != nil {
@@ -133,7 +134,8 @@ func (s *step37Layers) readTypedRopes(f *fields) {
 	s.ropes = s.typedRopes(nested, s.sliding, def, def)
 }
 
-// ofLayer adds to kind, as name, what field says for layer i: by layer, or for all of them.
+// ofLayer sets kind[name] to the value of field for layer i. The field states it per layer, or
+// once for all layers.
 func (s *step37Layers) ofLayer(f *fields, kind map[string]any, field, name string, i int) {
 	switch v := f.values[field].(type) {
 	case nil:
@@ -163,7 +165,7 @@ func (s *step37Layers) readMixture(f *fields) {
 	s.limits, s.sharedLimits = s.readLimits(f, "swiglu_limits"), s.readLimits(f, "swiglu_limits_shared")
 }
 
-// layersNamed returns the layers that a field lists, as a list or with commas between them.
+// layersNamed returns the layers that a field lists, as a list or as text separated by commas.
 func (f *fields) layersNamed(name string) (listed bool, layers map[int]bool) {
 	var list []any
 	switch v := f.values[name].(type) {
@@ -189,7 +191,7 @@ func (f *fields) layersNamed(name string) (listed bool, layers map[int]bool) {
 	return true, layers
 }
 
-// readLimits reads a limit for each layer, where null and 0 are none.
+// readLimits reads a limit for each layer. null and 0 mean none.
 func (s *step37Layers) readLimits(f *fields, name string) []float32 {
 	limits, list := make([]float32, s.layers), f.list(name)
 	if list != nil && len(list) < s.layers {
@@ -208,7 +210,7 @@ func (s *step37Layers) readLimits(f *fields, name string) []float32 {
 	return limits
 }
 
-// limitedMLP fills m, the scope of an MLP of layer i.
+// limitedMLP adds an MLP of layer i to m, its scope.
 func (s *step37Layers) limitedMLP(m *Builder, inner, i int) {
 	s.gatedMLPIn(m, inner, s.mlpBias)
 	if limit := s.sharedLimits[i]; limit > 0 {

@@ -1,6 +1,6 @@
 package meta
 
-// vaultGemma is VaultGemmaForCausalLM: gemma2 without the norms behind attention and MLP.
+// vaultGemma is VaultGemmaForCausalLM: gemma2 without the norms after attention and MLP.
 func vaultGemma(f *fields, b *Builder) {
 	d := readDecoder(f, "VaultGemma", gemmaDefaults(256000, 8192))
 	d.normSpec.Offset = 1

@@ -2,8 +2,8 @@ package meta
 
 import "math"
 
-// xglm is XGLMForCausalLM: OPT's layers, scaled embeddings of tokens, and sines and cosines of positions instead of a
-// table of them.
+// xglm is XGLMForCausalLM: OPT's layers, scaled token embeddings, and sinusoidal positions
+// instead of a table.
 func xglm(f *fields, b *Builder) {
 	f = f.renamed("d_model", "hidden_size").renamed("num_layers", "num_hidden_layers").renamed("attention_heads", "num_attention_heads")
 	d := &decoder{

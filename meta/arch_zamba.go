@@ -1,7 +1,7 @@
 package meta
 
-// zamba1 is ZambaForCausalLM: Zamba2 with one transformer block, without adapters and rope, and with mixers of the first
-// Mamba, whose heads have maps of their own.
+// zamba1 is ZambaForCausalLM: Zamba2 with one transformer block, without adapters and rope, and
+// with Mamba mixers (version 1) whose heads have projections of their own.
 func zamba1(f *fields, b *Builder) {
 	f = f.renamed("attention_head_dim", "head_dim").without("partial_rotary_factor", "rope_scaling", "rope_parameters", "rope_theta")
 	hidden, heads := f.size("hidden_size", 3712), f.count("num_attention_heads", 16, 1, maxHeads)
@@ -25,8 +25,8 @@ func zamba1(f *fields, b *Builder) {
 	z.build(f, b, wiring{rotary: func(*Builder) {}})
 }
 
-// zambaLayers are the hybrid layers of a config that does not name them: the third one, and those behind it at every period.
-// It is nil for fewer layers.
+// zambaLayers returns the hybrid layers of a config that does not name them: the third layer, and
+// those after it at every period. It returns nil for fewer layers.
 func (f *fields) zambaLayers(layers int) (list []int) {
 	every, from := f.count("attn_layer_period", 6, 1, maxLayers), f.count("attn_layer_offset", 4, 0, maxLayers)
 	for i := 2; i < layers; i++ {

@@ -5,9 +5,10 @@ import (
 	"strconv"
 )
 
-// zamba2 is Zamba2ForCausalLM: each layer is a Mamba2 mixer behind a norm. Some layers, the hybrid ones, add to the mixer's
-// operand what one of a few transformer blocks makes of the hidden states and the embeddings side by side. The hybrid
-// layers use these blocks in turn, each with low-rank adapters of its own.
+// zamba2 is Zamba2ForCausalLM: each layer is a norm and a Mamba2 mixer. In hybrid layers, a
+// transformer block runs on the hidden states followed by the embeddings, and its result is added
+// to the mixer's input. Hybrid layers share a few transformer blocks in turn, each with its own
+// low-rank adapters.
 func zamba2(f *fields, b *Builder) {
 	f, roped, context := f.renamed("attention_head_dim", "head_dim").without("partial_rotary_factor"), f.bool("use_mem_rope", false), 4096
 	if !roped {
@@ -36,7 +37,8 @@ func zamba2(f *fields, b *Builder) {
 	z.build(f, b, w)
 }
 
-// zamba2Layers are the hybrid layers of a config that does not name them, nil for another size than the published one.
+// zamba2Layers returns the hybrid layers of a config that does not name them. It returns nil for
+// another size than the published one.
 func zamba2Layers(layers int) []int {
 	if layers != 54 {
 		return nil
@@ -44,7 +46,8 @@ func zamba2Layers(layers int) []int {
 	return []int{6, 12, 18, 24, 30, 36, 42, 47, 51}
 }
 
-// zamba is what the layers of Zamba2 have beyond a decoder's, and with few of these fields those of Zamba.
+// zamba holds properties of Zamba2's layers that decoder does not hold. Zamba uses some of these
+// fields.
 type zamba struct {
 	*decoder
 	mixer interface {
@@ -62,7 +65,7 @@ type zamba struct {
 	attention  AttentionSpec
 }
 
-// build builds the model, with what w says beyond its layers.
+// build builds the model. w describes the parts other than its layers.
 func (z *zamba) build(f *fields, b *Builder, w wiring) {
 	w.block = BlockSpec{AttentionNorm: "input_layernorm", Attention: "mamba", BesideEmbeddings: true}
 	w.spec, w.finalNorm = CausalLMSpec{KeepsEmbeddings: true}, "final_layernorm"
@@ -92,14 +95,15 @@ func zambaMixer(f *fields, d *decoder) *mixer {
 	return m
 }
 
-// attentionOfTwice checks that the transformer blocks have the hidden states and the embeddings as operands.
+// attentionOfTwice checks that the input of the transformer blocks is the hidden states and the
+// embeddings.
 func (f *fields) attentionOfTwice(hidden int) {
 	if n := f.size("attention_hidden_size", 2*hidden); n != 2*hidden {
 		f.fail("attention_hidden_size", "got %d, want %d, twice hidden_size", n, 2*hidden)
 	}
 }
 
-// hybridLayers reads which layers use a transformer block: usual where the config does not say.
+// hybridLayers reads which layers use a transformer block. The default is usual.
 func (f *fields) hybridLayers(layers int, usual []int) (list []int) {
 	name := "layers_block_type"
 	if !f.has(name) && f.has("layer_types") {
@@ -126,13 +130,14 @@ func (f *fields) hybridLayers(layers int, usual []int) (list []int) {
 	return list
 }
 
-// recurrent adds a mixer with the given state behind its norm.
+// recurrent adds a norm and a mixer with the given state.
 func (z *zamba) recurrent(b *Builder, state int) {
 	z.mixer.add(b, "mamba", z.class+"MambaMixer", state)
 	z.norms(b, "input_layernorm")
 }
 
-// hybrid adds a layer whose mixer has the given state, and which is the use-th to use a transformer block.
+// hybrid adds a layer whose mixer has the given state, and which is the use-th to use a
+// transformer block.
 func (z *zamba) hybrid(b *Builder, state, use int) {
 	lead := &LeadSpec{Norm: z.shared + ".input_layernorm", Attention: z.shared + ".self_attn", MLPNorm: z.shared + ".pre_ff_layernorm",
 		MLP: z.shared + ".feed_forward", Out: "linear"}
@@ -147,7 +152,7 @@ func (z *zamba) hybrid(b *Builder, state, use int) {
 	}
 }
 
-// use fills a transformer block, whose parameters may be those of an earlier one.
+// use adds the parts of a transformer block. Its parameters may be those of an earlier one.
 func (z *zamba) use(b *Builder, use int) {
 	if use < z.blocks {
 		z.first = append(z.first, b.node)
@@ -172,7 +177,8 @@ func (z *zamba) attend(b *Builder, use int) (*Builder, *AttentionSpec) {
 	return a, s
 }
 
-// transformer fills a transformer block with the adapters of all of its uses, one of which runs.
+// transformer adds the parts of a transformer block, with the adapters of all of its uses. Only
+// one of them is active.
 func (z *zamba) transformer(b *Builder, use int) {
 	wide := 2 * z.hidden
 	if a, s := z.attend(b, use); z.adapters {
@@ -186,7 +192,7 @@ func (z *zamba) transformer(b *Builder, use int) {
 	mlp.FusedAdapter = z.adapter(m, "gate_up_proj_adapter_list", z.hidden, 2*z.inner, use)
 }
 
-// adapter adds a list of adapters, and returns the path of the one for use, which alone runs.
+// adapter adds a list of adapters, and returns the path of the active one, which belongs to use.
 func (z *zamba) adapter(b *Builder, name string, in, out, use int) string {
 	list := b.Child(name, "ModuleList")
 	for i := range z.uses {

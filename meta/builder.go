@@ -7,25 +7,27 @@ import (
 	"strings"
 )
 
-// maxElements bounds a parameter and a whole tree. An int64 can count the bits of this many
-// elements of any dtype.
+// maxElements is the maximum number of elements of a parameter and of a whole tree. An int64 can
+// count the bits of this many elements of any dtype.
 const maxElements = 1 << 56
 
-// A Builder makes a tree of modules. Each module has a scope. Scopes have the names of
-// transformers. The source of a parameter is its own dotted name unless stated otherwise. The
-// builder keeps the first error and Build returns it, so that an architecture reads like the list
-// of its layers. One goroutine uses a Builder.
+// A Builder builds a tree of modules. Each module has a scope, which is a Builder too. Modules
+// have the names that transformers uses. By default a parameter is filled by the checkpoint
+// tensor of its own dotted name. The Builder records the first error, which Build returns, so
+// that an architecture reads like the list of its layers. A Builder is not safe for concurrent
+// use.
 type Builder struct {
 	tree *tree
 	node *Module
 	path string
-	// published is the path of this scope's tensors in published files, "" if it is their own.
+	// published is the path of this scope's tensors in published files, or "" if it is the
+	// scope's own path.
 	published string
-	// inBlock is set within a decoder block. experts is set for the module that stacks the experts
-	// of spec.
+	// inBlock is set inside a decoder block. experts is set for the module that stacks the
+	// experts of spec.
 	inBlock bool
 	experts *MoESpec
-	// twin is the earlier module that has the parameters of this scope, nil for none.
+	// twin is the earlier module that has the parameters of this scope, or nil.
 	twin *Module
 }
 
@@ -41,16 +43,16 @@ type tree struct {
 	// textClass is the class of the text model with its head.
 	textClass string
 	renames   []Rename // in the order in which they are tried
-	// published turns names of the tree into those of published files; nil where they are equal.
+	// published converts names of the tree to those of published files; nil if they are equal.
 	published *strings.Replacer
 	ignore    []string
 	elements  int64
 	unread    int64 // see Model.UnreadBytes
-	next      int   // the tree is that of the module so numbered from 1 for multi-token prediction; 0: of the model
+	next      int   // number, from 1 on, of the multi-token prediction module that the tree describes; 0 for the model
 	err       error
 }
 
-// NewBuilder starts a tree at a root of the given class. Parameters have dtype.
+// NewBuilder starts a tree whose root has the given class. Parameters have the given dtype.
 func NewBuilder(class string, dtype DType) *Builder {
 	root := &Module{Class: class}
 	return &Builder{tree: &tree{root: root, dtype: dtype}, node: root}
@@ -85,7 +87,7 @@ func (b *Builder) Child(name, class string) *Builder {
 	return scope
 }
 
-// weightPlace describes the place of parameter name of this scope, which has the given shape.
+// weightPlace describes the place of the parameter called name in this scope.
 func (b *Builder) weightPlace(name string, shape []int) weightPlace {
 	w := weightPlace{inBlock: b.inBlock}
 	switch spec, ok := b.node.Spec.(*LinearSpec); {
@@ -97,7 +99,7 @@ func (b *Builder) weightPlace(name string, shape []int) weightPlace {
 	return w
 }
 
-// Runs sets how this scope's module runs.
+// Runs sets the kind and spec by which this scope's module runs.
 func (b *Builder) Runs(kind Kind, spec any) *Builder {
 	b.node.Kind, b.node.Spec = kind, spec
 	if m, ok := spec.(*MoESpec); ok && m.Experts == "" {
@@ -106,18 +108,19 @@ func (b *Builder) Runs(kind Kind, spec any) *Builder {
 	return b
 }
 
-// Published sets the path that this scope's tensors have in published files. Files with the names of
-// the tree are read as well.
+// Published sets the path of this scope's tensors in published files. Files with the names of the
+// tree are accepted as well.
 func (b *Builder) Published(path string) *Builder {
 	b.published = path
 	return b
 }
 
-// publishes says that published files have other parts of names than the tree, in pairs of the two, of
-// which the first one in a name counts. Files with the names of the tree are read as well.
+// publishes sets replacements from parts of names in the tree to those in published files, as
+// pairs. The first match in a name applies. Files with the names of the tree are accepted as
+// well.
 func (b *Builder) publishes(pairs ...string) { b.tree.published = strings.NewReplacer(pairs...) }
 
-// asPublished returns the ways to fill a parameter with those of published names first.
+// asPublished returns the alternative sources of a parameter with those of published names first.
 func (t *tree) asPublished(sources []TensorSource, others [][]TensorSource) ([]TensorSource, [][]TensorSource) {
 	ways := append([][]TensorSource{sources}, others...)
 	var first [][]TensorSource
@@ -133,7 +136,7 @@ func (t *tree) asPublished(sources []TensorSource, others [][]TensorSource) ([]T
 }
 
 // Param adds a parameter that is filled by the checkpoint tensor of its own name, or of its name
-// below the path that [Builder.Published] has set.
+// below the path set by [Builder.Published].
 func (b *Builder) Param(name string, shape ...int) *Param {
 	own := []TensorSource{{Tensor: Join(b.path, name)}}
 	if b.published == "" {
@@ -142,9 +145,10 @@ func (b *Builder) Param(name string, shape ...int) *Param {
 	return b.ParamFrom(name, shape, []TensorSource{{Tensor: Join(b.published, name)}}, own)
 }
 
-// ParamFrom adds a parameter that sources fill. Checkpoints with other names may fill it in another
-// way: others lists these ways. With a header, ParamFrom takes the first way whose first tensor
-// exists. In a scope with a twin the parameter is tied to the twin's, unless the checkpoint has both.
+// ParamFrom adds a parameter that is filled by sources. Checkpoints with other names may fill it
+// from other sources: others lists these alternatives. With a header, ParamFrom takes the first
+// alternative whose first tensor exists. In a scope with a twin the parameter is tied to the
+// twin's, unless the checkpoint has both.
 func (b *Builder) ParamFrom(name string, shape []int, sources []TensorSource, others ...[]TensorSource) *Param {
 	if b.twin != nil {
 		if first := b.twin.Param(name); b.tree.ties(first, append([][]TensorSource{sources}, others...), b.weightPlace(name, shape)) {
@@ -161,14 +165,15 @@ func (b *Builder) ParamFrom(name string, shape []int, sources []TensorSource, ot
 	return p
 }
 
-// wide says that transformers keeps a parameter of this scope in float32, whatever dtype the model has.
+// wide records that transformers keeps a parameter of this scope in float32, whatever dtype the
+// model has.
 func (b *Builder) wide(name string) {
 	if p := b.node.Param(name); b.tree.header == nil {
 		p.DType = Float32
 	}
 }
 
-// wideWhere is [Builder.wide] for the parameters of the whole model that keeps reports.
+// wideWhere is [Builder.wide] for the parameters of the whole model that keeps selects.
 func (b *Builder) wideWhere(keeps func(n *Module, p *Param) bool) {
 	if b.tree.header != nil {
 		return
@@ -182,9 +187,10 @@ func (b *Builder) wideWhere(keeps func(n *Module, p *Param) bool) {
 	}
 }
 
-// ties reports whether a parameter that could be filled in some ways is one with first. If the checkpoint has only the
-// tensors of the ways, they fill first. If it has both, they may differ, and transformers leaves them untied. Two
-// parameters are correct in both cases.
+// ties reports whether a parameter with the given alternative sources is the same as first. If
+// the checkpoint has only the tensors of the alternatives, they fill first. If it has both, the
+// two may differ, and transformers does not tie them; two separate parameters are then correct
+// even if they are equal.
 func (t *tree) ties(first *Param, ways [][]TensorSource, w weightPlace) bool {
 	if t.header == nil {
 		return true
@@ -207,8 +213,8 @@ func (b *Builder) Tied(name string, p *Param) *Param {
 	return tied
 }
 
-// Buffer adds a tensor that is not trained. The checkpoint tensor of its own name fills a
-// persistent one.
+// Buffer adds a tensor that is not trained. A persistent one is filled by the checkpoint tensor
+// of its own name.
 func (b *Builder) Buffer(name string, dtype DType, persistent bool, shape ...int) *Buffer {
 	ways := [][]TensorSource{{{Tensor: Join(b.path, name)}}}
 	if b.published != "" {
@@ -217,7 +223,8 @@ func (b *Builder) Buffer(name string, dtype DType, persistent bool, shape ...int
 	return b.bufferFrom(name, dtype, persistent, shape, ways)
 }
 
-// bufferFrom adds a buffer that the first of several ways fills that the checkpoint has.
+// bufferFrom adds a buffer that is filled by the first of several alternatives that the
+// checkpoint has.
 func (b *Builder) bufferFrom(name string, dtype DType, persistent bool, shape []int, ways [][]TensorSource) *Buffer {
 	buf := &Buffer{Name: name, Shape: shape, DType: dtype, Persistent: persistent}
 	if b.tree.published != nil {
@@ -266,8 +273,8 @@ func (t *tree) count(path string, shape []int) {
 	}
 }
 
-// resolve fills p from the sources that the checkpoint has, with their names and their dtype there.
-// Without a header the sources are those of a published checkpoint with this config.
+// resolve fills p from the sources that the checkpoint has, with their names and dtype there.
+// Without a header it uses the sources of a published checkpoint with this config.
 func (t *tree) resolve(p *Param, sources []TensorSource, others [][]TensorSource, w weightPlace) {
 	p.Sources = sources
 	if t.header == nil {
@@ -293,7 +300,8 @@ func (t *tree) resolve(p *Param, sources []TensorSource, others [][]TensorSource
 	p.Stored = t.stored(found, p.Shape, p.DType)
 }
 
-// rowsOf returns the rows of the checkpoint's tensor that has a name of the tree, 0 if there is none or no checkpoint.
+// rowsOf returns the number of rows of the checkpoint tensor with the given name in the tree. It
+// returns 0 if there is no such tensor or no checkpoint.
 func (t *tree) rowsOf(name string) int {
 	if t.header == nil {
 		return 0
@@ -308,7 +316,8 @@ func (t *tree) rowsOf(name string) int {
 	return 0
 }
 
-// findAny returns the first of several ways that the checkpoint has, or nil if it has none.
+// findAny returns the first of several alternatives that the checkpoint has, or nil if it has
+// none.
 func (t *tree) findAny(ways [][]TensorSource, shape []int, inOut bool) ([]TensorSource, DType) {
 	for _, way := range ways {
 		if found, d := t.find(way, shape, inOut); found != nil {
@@ -318,9 +327,9 @@ func (t *tree) findAny(ways [][]TensorSource, shape []int, inOut bool) ([]Tensor
 	return nil, NoDType
 }
 
-// find renames sources to the names in the checkpoint: their own, those without the base prefix, or
-// those of a wrapper's files. It returns nil if the first source has none of them. The dtype is that
-// of the first source that holds values.
+// find renames sources to the names in the checkpoint: their own, those without the base prefix,
+// or those of a wrapper's files. It returns nil if the first source has none of these names. The
+// dtype is that of the first source that holds values.
 func (t *tree) find(sources []TensorSource, shape []int, inOut bool) ([]TensorSource, DType) {
 	for _, rename := range t.renames {
 		found := slices.Clone(sources)

@@ -1,12 +1,12 @@
 package meta
 
-// The layout of QuantCoded, as package coded has it; a test compares them.
+// The layout of QuantCoded, as package coded defines it. A test compares the two.
 const (
-	codedColumns = 128 // of a group
+	codedColumns = 128 // columns of a group
 	codedGroup   = 192 // bytes of a group
 	codedTable   = 32  // bytes of a row's table
 	codedUnit    = 24  // bytes of a unit for exceptions
-	codedUnitFor = 6   // groups, of which each first one comes with a unit
+	codedUnitFor = 6   // groups per unit, which comes with the first of them
 )
 
 // CodedRowBytes returns the size of a row with the given number of columns in QuantCoded.
@@ -15,13 +15,14 @@ func CodedRowBytes(columns int) int64 {
 	return codedTable + codedGroup*int64(groups) + codedUnit*int64(ceil(groups, codedUnitFor))
 }
 
-// CodedShare is the largest ratio of the size of a coded matrix to its plain size with which coding pays.
+// CodedShare is the maximum ratio of the coded to the plain size of a matrix for which coding
+// pays.
 const CodedShare = 0.9
 
-// Coded returns the parameters below m that can be coded in QuantCoded, with their sizes: bfloat16
-// matrices of linear maps and of stacked experts whose size becomes at most share of what it is. Matrices
-// that are also lookup tables, that are stored transposed, or of which a part is multiplied transposed
-// (the expansion of keys of latent attention) are used as they are.
+// Coded returns the parameters below m that can be coded in QuantCoded, with their coded sizes.
+// These are bfloat16 matrices of linear layers and of stacked experts whose size is reduced to at
+// most the given share. Matrices that are also lookup tables, that are stored transposed, or of
+// which a part is multiplied transposed (the key expansion of latent attention) are not coded.
 func (m *Module) Coded(share float64) map[*Param]int64 {
 	out := m.Quantized()
 	for _, n := range m.Walk() {
@@ -56,7 +57,7 @@ func (m *Module) Coded(share float64) map[*Param]int64 {
 	return out
 }
 
-// paramOf returns n's parameter of a name, or nil.
+// paramOf returns n's parameter called name, or nil.
 func paramOf(n *Module, name string) *Param {
 	p := n.Param(name)
 	if p == nil {
@@ -65,7 +66,7 @@ func paramOf(n *Module, name string) *Param {
 	return p.Resolve()
 }
 
-// codedBytes returns the size of p in QuantCoded, or 0 where it stays as it is.
+// codedBytes returns the size of p in QuantCoded, or 0 if p is not coded.
 func (p *Param) codedBytes(share float64) int64 {
 	columns := p.Shape[len(p.Shape)-1]
 	size := p.Elements() / int64(max(columns, 1)) * CodedRowBytes(columns)

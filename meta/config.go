@@ -8,28 +8,28 @@ import (
 	"github.com/heftai/heft/internal/smallfile"
 )
 
-// A Config is a parsed config.json. It takes the field names of published models (rope_theta,
-// rope_scaling, torch_dtype) and those of transformers 5 (rope_parameters, dtype). It is immutable
-// and safe for concurrent use.
+// A Config is a parsed config.json. It accepts the field names of published models (rope_theta,
+// rope_scaling, torch_dtype) and those of transformers 5 (rope_parameters, dtype). It is
+// immutable and safe for concurrent use.
 //
-// The exported fields hold for every architecture; [New] reads the rest.
+// The exported fields apply to every architecture. [New] reads the other fields.
 type Config struct {
 	ModelType     string
 	Architectures []string // class names, as stated
 	DType         DType    // of the weights, or NoDType if the config has none
 
-	// Special token ids, by default those of the architecture. A BOS or Pad of -1, or an empty EOS,
-	// means none. generation_config.json overrides them.
+	// Special token ids; the defaults are the architecture's. A BOS or Pad of -1, or an empty
+	// EOS, means none. generation_config.json overrides them.
 	BOS, Pad int
 	EOS      []int
 
 	raw    []byte
 	values map[string]any // of the whole file
-	// textType is the model_type of the text model, and text holds its fields. They are the config's own
-	// unless the model is a wrapper.
+	// textType is the model_type of the text model, and text holds its fields. For models that
+	// are not wrappers they are the config's own.
 	textType string
 	text     map[string]any
-	textAt   string // the place of text, with a final dot
+	textAt   string // path of text, with a final dot
 }
 
 // ReadConfig parses the contents of a config.json. It checks the fields that all architectures
@@ -53,7 +53,7 @@ func ReadConfig(data []byte) (*Config, error) {
 		f = w.textFields(f)
 		c.textType, c.text, c.textAt = w.textType(f), f.values, f.at
 	}
-	// transformers 5 writes dtype; if both exist, it is the newer one.
+	// transformers 5 writes dtype. If both exist, dtype is the newer one.
 	if c.DType = f.dtype("dtype"); c.DType == NoDType {
 		c.DType = f.dtype("torch_dtype")
 	}
@@ -93,13 +93,13 @@ func ReadConfigFS(fsys fs.FS) (*Config, error) {
 	return ReadConfig(data)
 }
 
-// Raw returns the contents of the file, to be written next to saved weights. The caller must not
+// Raw returns the contents of the file, for writing it next to saved weights. The caller must not
 // change the slice.
 func (c *Config) Raw() []byte { return c.raw }
 
 // Field returns the value of a top-level field, or else of a field of the text model, as
-// encoding/json decodes it, with numbers as json.Number. It returns nil if the field is missing or
-// null. The caller must not change the value.
+// encoding/json decodes it, with numbers as json.Number. It returns nil if the field is missing
+// or null. The caller must not change the value.
 func (c *Config) Field(name string) any {
 	if v := c.values[name]; v != nil {
 		return v

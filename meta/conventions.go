@@ -1,50 +1,55 @@
 package meta
 
-// A FormatHeader is a [CheckpointHeader] that says how each tensor is stored, as GGUF files do.
+// A FormatHeader is a [CheckpointHeader] that knows how each tensor is stored, as GGUF files do.
 // *loader.Checkpoint implements it.
 type FormatHeader interface {
 	CheckpointHeader
-	// Format returns the format of a tensor's codes, or QuantNone for values and for tensors whose
-	// format follows from their names.
+	// Format returns the format of a tensor's codes. It returns QuantNone for values, and for
+	// tensors whose format follows from their names.
 	Format(name string) QuantFormat
-	// Conventions returns how the tensors differ from those that transformers saves.
+	// Conventions returns the differences between the checkpoint's weights and those that
+	// transformers saves.
 	Conventions() Conventions
 }
 
-// Conventions are the differences between a checkpoint's weights and those that transformers saves for
-// the same model. The tree takes them into its specs, so that weights are used as they are stored. The
-// zero value is transformers' way.
+// Conventions are the differences between a checkpoint's weights and those that transformers
+// saves for the same model. [New] adapts the specs to them, so that weights are used as they are
+// stored. The zero value means no differences.
 type Conventions struct {
-	// OutputsFirst: every matrix is [outputs, inputs], also where transformers has [inputs, outputs].
+	// OutputsFirst: every matrix is [outputs, inputs], also where transformers has [inputs,
+	// outputs].
 	OutputsFirst bool
-	// WholeNorms: the weights of norms include what [NormSpec].Offset would add.
+	// WholeNorms: the weights of norms include [NormSpec].Offset.
 	WholeNorms bool
-	// RopePairs: rows of queries and keys are in an order in which rope rotates neighbours.
+	// RopePairs: rows of queries and keys are in an order in which rope rotates adjacent rows.
 	RopePairs bool
-	// RopeSpread: rows are in the order of RopePairs, but rope rotates a half of each head: of the first rows of
-	// neighbours, row 2i and that HeadDim/2 behind it.
+	// RopeSpread: rows are in the order of RopePairs, but rope rotates only half of each head. It
+	// rotates row 2i together with the row HeadDim/2 after it.
 	RopeSpread bool
-	// RopeHalves is the opposite: rope rotates halves of what it rotates neighbours of in transformers.
+	// RopeHalves is the opposite of RopePairs: rope rotates halves where transformers rotates
+	// adjacent rows.
 	RopeHalves bool
-	// SeparateGates: gate and up projections of experts are tensors of their own.
+	// SeparateGates: gate and up projections of experts are separate tensors.
 	SeparateGates bool
 	// FusedInParts: a fused projection has all queries, then all keys, then all values.
 	FusedInParts bool
-	// SplitLatent: the expansion of latent attention is two matrices; see [MLASpec].KeyUp.
+	// SplitLatent: the expansion of latent attention is stored as two matrices; see
+	// [MLASpec].KeyUp.
 	SplitLatent bool
-	// DecayRates: layers with a state have -exp(A_log) where transformers has A_log.
+	// DecayRates: layers with a state store -exp(A_log) instead of A_log.
 	DecayRates bool
-	// TiledHeads: value heads of delta nets, with all that belongs to them, are in an order in which value
-	// head v belongs to key head v mod KeyHeads.
+	// TiledHeads: value heads of delta nets, and all parameters per value head, are in an order
+	// in which value head v belongs to key head v mod KeyHeads.
 	TiledHeads bool
-	// SplitDelta: queries, keys and values of delta nets are one tensor, and output gates another, where
-	// transformers has all of a key head together.
+	// SplitDelta: delta nets store queries, keys and values as one tensor and output gates as
+	// another, where transformers groups all four by key head.
 	SplitDelta bool
-	// Scaled: multipliers of activations are within weights, so adapters for transformers do not fit.
+	// Scaled: multipliers of activations are folded into the weights, so adapters made for
+	// transformers do not fit.
 	Scaled bool
 }
 
-// conventions returns those of the checkpoint.
+// conventions returns the checkpoint's conventions.
 func (t *tree) conventions() Conventions {
 	if h, ok := t.header.(FormatHeader); ok {
 		return h.Conventions()
@@ -70,8 +75,8 @@ func (s *DeltaNetSpec) tile(linear func(name string) *LinearSpec) {
 	linear(s.Out).ColumnTiling = heads(0, s.ValueDim)
 }
 
-// spread gives attention that rotates a half of each head the rope of rows in the order of
-// [Conventions].RopeSpread. It reports whether it does.
+// spread sets the rope of attention that rotates half of each head for rows in the order of
+// [Conventions].RopeSpread. It reports whether the attention does that.
 func (s *AttentionSpec) spread() bool {
 	if s.Rope == nil || 2*s.Rope.Dim != s.HeadDim {
 		return false
@@ -82,7 +87,7 @@ func (s *AttentionSpec) spread() bool {
 	return true
 }
 
-// linearChild returns the spec of a projection of m, or one that nothing has.
+// linearChild returns the spec of a projection of m, or an unused one if there is none.
 func linearChild(m *Module, name string) *LinearSpec {
 	if child := m.Find(name); name != "" && child != nil {
 		if spec, ok := child.Spec.(*LinearSpec); ok {
@@ -92,7 +97,7 @@ func linearChild(m *Module, name string) *LinearSpec {
 	return new(LinearSpec) // nothing to mark
 }
 
-// conform changes the specs below root to the checkpoint's conventions.
+// conform adapts the specs below root to the checkpoint's conventions.
 func (c Conventions) conform(root *Module) {
 	ropes := map[*RopeSpec]*RopeSpec{}
 	turned := func(r *RopeSpec) *RopeSpec {
@@ -143,7 +148,8 @@ func (c Conventions) conform(root *Module) {
 			if !c.RopePairs || spec.Rope != nil && spec.Rope.Interleaved {
 				continue
 			}
-			// Layers without rope have their rows in this order too, which changes no product of query and key.
+			// Layers without rope have their rows in this order too, which does not change the
+			// products of queries and keys.
 			linearChild(m, spec.Q).PairRows, linearChild(m, spec.K).PairRows = spec.HeadDim, spec.HeadDim
 			linearChild(m, spec.Fused).Reordered = true
 			spec.Rope, spec.QueryRope = turned(spec.Rope), turned(spec.QueryRope)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// decoder holds the configuration that llama and its descendants share.
+// decoder holds the config fields that llama and its descendants share.
 type decoder struct {
 	class    string // prefix of class names: "Llama"
 	mlpClass string // of MLPs
@@ -31,8 +31,8 @@ type decoder struct {
 	bareNorms  bool // without weights
 }
 
-// decoderDefaults holds a config class's defaults for missing fields, and the names of fields that
-// differ from llama's.
+// decoderDefaults holds a config class's defaults for missing fields, and the names of fields
+// that differ from llama's.
 type decoderDefaults struct {
 	vocab, hidden, inner   int
 	layers, heads, kvHeads int  // kvHeads 0: as many as heads
@@ -52,14 +52,14 @@ type decoderDefaults struct {
 // derived is the headDimField of classes whose heads are always hidden / heads wide.
 const derived = "-"
 
-// Limits of counts. A layer costs some kilobytes, so layers are few.
+// Limits of counts. They are low because a layer takes some kilobytes.
 const (
 	maxLayers  = 4096
 	maxHeads   = 1 << 14
 	maxExperts = 1 << 16
 )
 
-// readDecoder reads the fields that the family shares.
+// readDecoder reads the fields that the families share.
 func readDecoder(f *fields, class string, def decoderDefaults) *decoder {
 	d := &decoder{
 		class:     class,
@@ -88,8 +88,8 @@ func or(name, usual string) string {
 	return name
 }
 
-// readHeads reads the numbers of heads. If the number of key/value heads is null, it is that of
-// query heads; if it is missing, it is the class's default.
+// readHeads reads the numbers of heads. A null number of key/value heads means that of query
+// heads; a missing one means the class's default.
 func (d *decoder) readHeads(f *fields, def decoderDefaults) {
 	kvHeads := def.kvHeads
 	if kvHeads == 0 || f.null("num_key_value_heads") {
@@ -109,7 +109,7 @@ func (d *decoder) readHeads(f *fields, def decoderDefaults) {
 	d.headDim = f.count(field, d.headDim, 1, maxHeads)
 }
 
-// wiring describes a model around its layers. Only block is required.
+// wiring describes the parts of a model other than its layers. Only block is required.
 type wiring struct {
 	block      BlockSpec
 	spec       CausalLMSpec // scales and caps; paths and sizes are filled in
@@ -118,7 +118,7 @@ type wiring struct {
 	embed      func(*Builder)
 	headBias   bool
 	wrapped    bool                   // scale and cap of the logits hold in wrappers too
-	inputs     func(*Builder)         // adds modules to the model behind the rotary module
+	inputs     func(*Builder)         // adds modules to the model after the rotary module
 	rotary     func(*Builder)         // adds the rotary module to the model; nil means the usual one
 	layerClass func(layer int) string // class of a layer; nil means the prefix and "DecoderLayer"
 	without    func(layer int) bool   // layers that only images pass; nil means none
@@ -137,7 +137,7 @@ func preNorm() BlockSpec {
 	}
 }
 
-// causalLM builds the whole model. It calls layer for the contents of each block.
+// causalLM builds the whole model. layer adds the contents of each block.
 func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builder, index int)) {
 	if f.err() != nil {
 		return
@@ -194,7 +194,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	b.Ignore(path + ".layers.*.self_attn.rotary_emb.inv_freq")
 }
 
-// head adds lm_head, which is the embedding itself if the two are tied. names are its names in
+// head adds lm_head, which is the embedding itself if tied is set. names are its names in
 // checkpoints.
 func (b *Builder) head(embed *Builder, hidden, vocab int, tied bool, names ...string) *Builder {
 	return b.headAt("lm_head", embed, hidden, vocab, tied, names...)
@@ -217,7 +217,7 @@ func (b *Builder) headAt(path string, embed *Builder, hidden, vocab int, tied bo
 	return c
 }
 
-// layerNorms makes the model's norms torch's LayerNorm.
+// layerNorms selects torch's LayerNorm for the model's norms.
 func (d *decoder) layerNorms() {
 	d.normClass, d.normSpec.Layer, d.normBias = "LayerNorm", true, true
 }
@@ -243,7 +243,7 @@ func (d *decoder) norms(b *Builder, names ...string) {
 	}
 }
 
-// noRope stands for no rotary embedding in a layer of a model whose other layers have one.
+// noRope marks a layer without a rotary embedding in a model whose other layers have one.
 var noRope = &RopeSpec{}
 
 // attentionSpec fills in the fields that all layers share.
@@ -261,8 +261,8 @@ func (d *decoder) attentionSpec(spec AttentionSpec) *AttentionSpec {
 	return &spec
 }
 
-// attention adds grouped attention with separate projections. That of the result is called o_proj where
-// spec.Out is "".
+// attention adds grouped-query attention with separate projections. The default of spec.Out is
+// o_proj.
 func (d *decoder) attention(b *Builder, bias, outBias bool, spec AttentionSpec) *Builder {
 	s := d.attentionSpec(spec)
 	s.Q, s.K, s.V, s.Out = "q_proj", "k_proj", "v_proj", or(spec.Out, "o_proj")
@@ -274,7 +274,7 @@ func (d *decoder) attention(b *Builder, bias, outBias bool, spec AttentionSpec) 
 	return a
 }
 
-// qkNormAttention adds grouped attention with a norm on each query and key head.
+// qkNormAttention adds grouped-query attention with a norm of each query and key head.
 func (d *decoder) qkNormAttention(b *Builder, bias bool, spec AttentionSpec) {
 	spec.QNorm, spec.KNorm = "q_norm", "k_norm"
 	a := d.attention(b, bias, bias, spec)
@@ -290,7 +290,7 @@ func (d *decoder) gatedMLP(b *Builder, name string, inner int, bias bool) {
 	d.gatedMLPIn(b.Child(name, d.mlpClass), inner, bias)
 }
 
-// gatedMLPIn fills m, the scope of an MLP.
+// gatedMLPIn adds a gated MLP to m, its scope.
 func (d *decoder) gatedMLPIn(m *Builder, inner int, bias bool) {
 	m.Runs(KindMLP, &MLPSpec{
 		Gate: "gate_proj", Up: "up_proj", Down: "down_proj", Act: d.act.act,
@@ -309,7 +309,7 @@ func (d *decoder) plainMLP(b *Builder, up, down, act string, bias bool) {
 	m.Activation(act, d.act.class, d.act.act)
 }
 
-// window reads the width of a window. Null means none; if the field is missing, the default holds.
+// window reads the width of a window. Null means none; a missing field means the default.
 func (f *fields) window(name string, def int) int {
 	if f.null(name) {
 		return 0
@@ -317,8 +317,8 @@ func (f *fields) window(name string, def int) int {
 	return f.size(name, def)
 }
 
-// sliding returns which layers have a sliding window: those that layer_types names or, without that
-// field, those that slides selects.
+// sliding returns which layers have a sliding window: those that layer_types names or, without
+// that field, those that slides selects.
 func (d *decoder) sliding(f *fields, slides func(layer int) bool) []bool {
 	sliding := make([]bool, d.layers)
 	types := f.texts("layer_types")
@@ -342,7 +342,8 @@ func (d *decoder) sliding(f *fields, slides func(layer int) bool) []bool {
 	return sliding
 }
 
-// slidingWindow reads the width of the window of sliding layers, which must have one.
+// slidingWindow reads the width of the window of sliding layers, which is required if there are
+// such layers.
 func (f *fields) slidingWindow(def int, sliding []bool) int {
 	const name = "sliding_window"
 	window := f.window(name, def)
@@ -352,7 +353,7 @@ func (f *fields) slidingWindow(def int, sliding []bool) int {
 	return window
 }
 
-// windowIf returns window for sliding layers, 0 for the others.
+// windowIf returns window for sliding layers and 0 for the others.
 func windowIf(sliding bool, window int) int {
 	if sliding {
 		return window

@@ -5,7 +5,7 @@ import "fmt"
 // DType is the type of a tensor's elements, with torch's names.
 type DType uint8
 
-// The dtypes that checkpoints hold. The zero value is no dtype.
+// The dtypes in checkpoints. The zero value is no dtype.
 const (
 	NoDType DType = iota
 	Float64
@@ -69,7 +69,7 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
-// Safetensors returns the name in a safetensors header.
+// Safetensors returns d's name in a safetensors header.
 func (d DType) Safetensors() string {
 	if int(d) < len(dtypes) {
 		return dtypes[d].safetensors
@@ -85,7 +85,7 @@ func (d DType) Bits() int {
 	return 0
 }
 
-// Bytes returns the memory that n elements take, in bytes, rounded up.
+// Bytes returns the memory of n elements in bytes, rounded up.
 func (d DType) Bytes(n int64) int64 { return (n*int64(d.Bits()) + 7) / 8 }
 
 // Float reports whether d is a floating-point type.
@@ -98,8 +98,8 @@ func (d DType) Float() bool {
 	return false
 }
 
-// ParseDType reads a torch name ("bfloat16", "torch.bfloat16") or one of the
-// usual short names ("float", "half", "bf16").
+// ParseDType parses a torch name ("bfloat16", "torch.bfloat16") or a common short name ("float",
+// "half", "bf16").
 func ParseDType(name string) (DType, error) {
 	if len(name) > 6 && name[:6] == "torch." {
 		name = name[6:]
@@ -122,7 +122,7 @@ func ParseDType(name string) (DType, error) {
 	return NoDType, fmt.Errorf("meta: unknown dtype %q", name)
 }
 
-// SafetensorsDType returns the dtype of a name in a safetensors header.
+// SafetensorsDType returns the dtype with the given name in a safetensors header.
 func SafetensorsDType(name string) (DType, bool) {
 	for d := range dtypes {
 		if d != 0 && dtypes[d].safetensors == name {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A TensorEntry is one tensor of a model in memory.
+// A TensorEntry describes a tensor of a model in memory.
 type TensorEntry struct {
 	Name    string // dotted, from the root
 	Shape   []int
@@ -30,8 +30,8 @@ func (k EntryKind) String() string {
 	return [...]string{"parameter", "buffer", "non_persistent_buffer"}[min(k, EntryNonPersistentBuffer)]
 }
 
-// Entries lists all parameters below m in registration order, tied ones under each of their names,
-// and then all buffers.
+// Entries lists all parameters below m in registration order, followed by all buffers. Tied
+// parameters occur under each of their names.
 func (m *Module) Entries() []TensorEntry {
 	var params, buffers []TensorEntry
 	var classes []string
@@ -59,16 +59,16 @@ func (m *Module) Entries() []TensorEntry {
 	return append(params, buffers...)
 }
 
-// A CheckpointEntry is one tensor of a checkpoint.
+// A CheckpointEntry describes a tensor of a checkpoint.
 type CheckpointEntry struct {
 	Name  string
 	Shape []int
 	DType DType
 }
 
-// CheckpointEntries lists the tensors of a checkpoint of the model, sorted by name: those that the
-// sources of m's parameters and buffers name. A parameter without sources, as in a tree read from
-// JSON, has its own name.
+// CheckpointEntries lists the tensors of a checkpoint of the model, sorted by name: those that
+// the sources of m's parameters and buffers name. A parameter without sources, as in a tree read
+// from JSON, has its own name.
 func (m *Module) CheckpointEntries() []CheckpointEntry {
 	var out []CheckpointEntry
 	for path, node := range m.Walk() {
@@ -84,7 +84,7 @@ func (m *Module) CheckpointEntries() []CheckpointEntry {
 		}
 	}
 	slices.SortFunc(out, func(a, b CheckpointEntry) int { return cmp.Compare(a.Name, b.Name) })
-	// Several sources may be rows of one tensor. Its height is their highest row.
+	// Several sources may be rows of one tensor. Its height is the highest end of these rows.
 	merged := out[:0]
 	for _, e := range out {
 		if n := len(merged); n > 0 && merged[n-1].Name == e.Name {
@@ -116,7 +116,8 @@ func appendSources(out []CheckpointEntry, name string, shape []int, dtype DType,
 	return out
 }
 
-// Rows returns the rows of the checkpoint tensor that fill expert i of a stack, or the parameter if there is none.
+// Rows returns the rows of the checkpoint tensor that fill expert i of a stack, or the parameter
+// if it is not a stack.
 func (s *TensorSource) Rows(i int) RowRange {
 	if s.Each > 0 {
 		return RowRange{i * s.Each, (i + 1) * s.Each}
@@ -124,7 +125,7 @@ func (s *TensorSource) Rows(i int) RowRange {
 	return s.From
 }
 
-// intoDim is the dimension of what the source fills, or of its slab of a stack, whose rows Into counts.
+// intoDim returns the dimension to which the rows of Into refer.
 func (s *TensorSource) intoDim() int {
 	if s.Slabs {
 		return 1
@@ -132,7 +133,7 @@ func (s *TensorSource) intoDim() int {
 	return 0
 }
 
-// Tensors yields the names of the source's tensors: one, or Stack of them.
+// Tensors yields the names of the source's tensors: one name, or Stack names.
 func (s *TensorSource) Tensors() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		count := max(s.Stack, 1)
@@ -147,8 +148,8 @@ func (s *TensorSource) Tensors() iter.Seq[string] {
 	}
 }
 
-// Shape returns the shape of each of the source's tensors in the checkpoint, for a parameter of the
-// given shape. If the source selects rows, the tensor may have more rows than Shape knows of.
+// Shape returns the shape of each of the source's tensors in the checkpoint, for a parameter of
+// the given shape. If the source selects rows, the tensor may have more rows.
 func (s *TensorSource) Shape(param []int) []int {
 	shape := slices.Clone(param)
 	if s.Stack > 0 {
@@ -169,7 +170,8 @@ func (s *TensorSource) Shape(param []int) []int {
 	return shape
 }
 
-// NumParameters returns the number of elements of all parameters, tied ones once.
+// NumParameters returns the number of elements of all parameters. Tied parameters are counted
+// once.
 func (m *Module) NumParameters() int64 {
 	var n int64
 	for _, p := range m.AllParams() {
@@ -180,8 +182,8 @@ func (m *Module) NumParameters() int64 {
 	return n
 }
 
-// Tied lists the groups of names that share one parameter. Each group is sorted; groups are in the
-// order of their first names. A module with two names ties all of its parameters.
+// Tied lists the groups of names that share one parameter. Each group is sorted; groups are in
+// the order of their first names. A module with two names ties all of its parameters.
 func (m *Module) Tied() [][]string {
 	names := map[*Param][]string{}
 	var visit func(path string, m *Module)

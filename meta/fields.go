@@ -13,7 +13,7 @@ import (
 	"github.com/heftai/heft/internal/smallfile"
 )
 
-// A ConfigError says which field of a configuration file is wrong, and why.
+// A ConfigError reports a bad field of a configuration file.
 type ConfigError struct {
 	File   string // "config.json" or "generation_config.json"
 	Field  string // dotted path of the field, "" for the file as a whole
@@ -31,23 +31,24 @@ func (e *ConfigError) Error() string {
 // maxConfigBytes bounds a configuration file.
 const maxConfigBytes = smallfile.Config
 
-// maxSize bounds every size in a config. The product of two fits easily into an int64; the builder
-// checks products of more.
+// maxSize is the maximum of every size in a config. The product of two fits into an int64; the
+// builder checks products of more.
 const maxSize = 1 << 26
 
-// fields reads a JSON object. A missing field and a null both give the default, unless the caller
-// asks has first. It keeps the first error and continues with defaults, so that callers check once.
+// fields reads a JSON object. A missing field and null both mean the default, unless the caller
+// checks has first. It records the first error and continues with defaults, so that callers check
+// once.
 type fields struct {
-	at     string // dotted path of the object with a final dot, "" for the file
+	at     string // dotted path of the object with a final dot, or "" for the file
 	values map[string]any
 	errs   *fieldErrors
 }
 
-// fieldErrors is what the objects of a file share.
+// fieldErrors is the state that the objects of a file share.
 type fieldErrors struct {
 	file    string
 	first   error
-	byLayer bool // values by layer were asked for
+	byLayer bool // values per layer were requested
 }
 
 // readFields parses the JSON object of a file.
@@ -83,11 +84,12 @@ func readFields(file string, data []byte) (*fields, error) {
 	return &fields{values: values, errs: &fieldErrors{file: file}}, nil
 }
 
-// infinity stands for Infinity, which Python's json writes for a limit that there is not. It is out of
+// infinity replaces Infinity, which Python's json writes for the absence of a limit. It is out of
 // the range of numbers.
 const infinity = json.Number("1e999")
 
-// finite returns data with each Infinity outside of texts replaced by infinity, and as many bytes.
+// finite returns data with each Infinity outside of strings replaced by infinity. The length does
+// not change.
 func finite(data []byte) []byte {
 	word := []byte("Infinity")
 	if !bytes.Contains(data, word) {
@@ -163,8 +165,8 @@ func (f *fields) positive(name string, def float64) float64 {
 	return x
 }
 
-// integer converts a number to an int within [lo, hi]. The number may be written with a fraction or
-// an exponent.
+// integer converts a number to an int within [lo, hi]. The number may have a fraction or an
+// exponent in the text.
 func (f *fields) integer(name string, v any, lo, hi int) (int, bool) {
 	x, ok := f.number(name, v)
 	if !ok {
@@ -234,7 +236,7 @@ func (f *fields) object(name string) *fields {
 	return nil
 }
 
-// part is object, or an object without fields where that is nil.
+// part is object that returns an object without fields instead of nil.
 func (f *fields) part(name string) *fields {
 	if o := f.object(name); o != nil {
 		return o
@@ -242,7 +244,8 @@ func (f *fields) part(name string) *fields {
 	return &fields{at: f.at + name + ".", errs: f.errs}
 }
 
-// byLayer returns the objects of a field whose names are numbers of layers, with or without leading zeros.
+// byLayer returns the objects of a field whose keys are layer numbers, with or without leading
+// zeros.
 func (f *fields) byLayer(name string, layers int) map[int]*fields {
 	f.errs.byLayer = true
 	list := f.object(name)
@@ -266,7 +269,7 @@ func (f *fields) byLayer(name string, layers int) map[int]*fields {
 	return out
 }
 
-// byType sets a flag of each layer by a list of types, if there is one.
+// byType sets a flag for each layer by a list of types, if there is one.
 func (f *fields) byType(name string, flags []bool, yes, no string) {
 	types := f.texts(name)
 	if types == nil {
@@ -292,7 +295,7 @@ func (f *fields) without(names ...string) *fields {
 	return &fields{at: f.at, values: values, errs: f.errs}
 }
 
-// renamed returns f with the value of field alias, if it has one, as that of name.
+// renamed returns f with the value of the field alias, if it exists, under name.
 func (f *fields) renamed(name, alias string) *fields {
 	if !f.has(alias) {
 		return f
@@ -343,7 +346,8 @@ func (f *fields) texts(name string) []string {
 	return out
 }
 
-// tokens returns a token id or a list of them, or nil if it is missing or null.
+// tokens returns the token ids of a field, which is a number or a list. It returns nil if the
+// field is missing or null.
 func (f *fields) tokens(name string) []int {
 	var list []any
 	switch v := f.values[name].(type) {
@@ -367,7 +371,7 @@ func (f *fields) tokens(name string) []int {
 	return ids
 }
 
-// token returns one token id, or none.
+// token returns one token id, or none if there is no id.
 func (f *fields) token(name string, none int) int {
 	if ids := f.tokens(name); len(ids) > 0 {
 		return ids[0]

@@ -5,35 +5,36 @@ import (
 	"strings"
 )
 
-// A QuantFormat is a way to store a matrix: as values, or in fewer bits than a float, as codes
-// with scales that turn them back into values. Only weights are stored so; activations stay
-// floats. The table has one row for each format; see [QuantFormat.Row].
+// A QuantFormat is a format in which a matrix is stored: values, or codes of fewer bits that
+// scales convert back to values. Only weights are quantised; activations stay floating-point. The
+// table has one row for each format; see [QuantFormat.Row].
 type QuantFormat uint8
 
 const (
 	// QuantNone stores values.
 	QuantNone QuantFormat = iota
-	// QuantFP8 has a float8_e4m3fn for each element of [rows, columns], times a scale
-	// for each block of Rows × Columns. The last blocks may be partial.
+	// QuantFP8 has a float8_e4m3fn code for each element of [rows, columns], multiplied by a
+	// scale for each block of Rows × Columns. The last blocks may be partial.
 	QuantFP8
-	// QuantMXFP4 has blocks of 32 columns: [rows, columns/32, 16] bytes of two
-	// float4_e2m1 each, the even column in the low half, times 2^(scale-127) for a byte
-	// of scales [rows, columns/32].
+	// QuantMXFP4 has blocks of 32 columns: [rows, columns/32, 16] bytes of two float4_e2m1 codes
+	// each, the even column in the low half. A block is multiplied by 2^(scale-127), with one
+	// byte per scale in [rows, columns/32].
 	QuantMXFP4
-	// QuantGPTQ has integers of 4 bits for [inputs, outputs], eight inputs in an int32
-	// of [inputs/8, outputs], lowest first: (q - zero) · scale with scales [groups,
-	// outputs] and zeros [groups, outputs/8], packed along the outputs. Input i belongs
-	// to group i/Rows, or to Index[i].
+	// QuantGPTQ has 4-bit integers for [inputs, outputs], eight inputs in an int32 of [inputs/8,
+	// outputs], lowest first. A value is (q - zero) · scale with scales [groups, outputs] and
+	// zeros [groups, outputs/8], packed along the outputs. Input i belongs to group i/Rows, or to
+	// Index[i].
 	QuantGPTQ
-	// QuantAWQ is QuantGPTQ with eight outputs in an int32 of [inputs, outputs/8]: bits
-	// 4i hold output 0, 2, 4, 6, 1, 3, 5, 7 of the eight. So are the zeros.
+	// QuantAWQ is QuantGPTQ with eight outputs in an int32 of [inputs, outputs/8]: the 4-bit
+	// fields, lowest first, hold outputs 0, 2, 4, 6, 1, 3, 5, 7 of the eight. Zeros are packed
+	// likewise.
 	QuantAWQ
-	// QuantQ8 has blocks of 32 columns, as GGUF's Q8_0: a scale as float16, then 32 signed
-	// bytes; code · scale. Heft converts weights to it, too.
+	// QuantQ8 has blocks of 32 columns, like GGUF's Q8_0: a float16 scale, then 32 signed bytes.
+	// A value is code · scale. Heft can convert weights to it.
 	QuantQ8
-	// QuantQ4 has blocks of 32 columns, as GGUF's Q4_0: a scale as float16, then 16 bytes.
-	// Byte i holds column i in its low half and column i+16 in its high half;
-	// (code - 8) · scale. Heft converts weights to it, too.
+	// QuantQ4 has blocks of 32 columns, like GGUF's Q4_0: a float16 scale, then 16 bytes. Byte i
+	// holds column i in its low half and column i+16 in its high half. A value is (code - 8) ·
+	// scale. Heft can convert weights to it.
 	QuantQ4
 	// The other formats of GGUF files, with ggml's blocks. Package quant describes them.
 	QuantQ41
@@ -46,7 +47,7 @@ const (
 	QuantQ6K
 	QuantIQ4NL
 	QuantIQ4XS
-	QuantMXFP4Block // the numbers of QuantMXFP4, with the scale in the block
+	QuantMXFP4Block // QuantMXFP4 with the scale inside the block
 	QuantIQ2XXS
 	QuantIQ2XS
 	QuantIQ2S
@@ -56,77 +57,85 @@ const (
 	QuantIQ1M
 	QuantTQ10
 	QuantTQ20
-	// QuantInt8 has a signed byte for each element of [rows, columns]: (code - zero) · scale of
-	// its block of Rows × Columns. Without zeros they are 0.
+	// QuantInt8 has a signed byte for each element of [rows, columns]. A value is (code - zero) ·
+	// scale of its block of Rows × Columns. Missing zeros are 0.
 	QuantInt8
-	// QuantBnbInt8 has signed bytes and a scale for each row: code · scale · (1/127).
+	// QuantBnbInt8 has signed bytes and a scale for each row. A value is code · scale · (1/127).
 	QuantBnbInt8
-	// QuantInt4Packed has integers of 4 bits for [rows, columns], eight columns in an int32 of [rows, columns/8],
-	// lowest first: (q - zero) · scale with scales [rows, groups]. Zeros are packed along the rows, eight in an int32
-	// of [rows/8, groups]; without them they are 8. Column i belongs to group i/Columns, or to Index[i].
+	// QuantInt4Packed has 4-bit integers for [rows, columns], eight columns in an int32 of [rows,
+	// columns/8], lowest first. A value is (q - zero) · scale with scales [rows, groups]. Zeros
+	// are packed along the rows, eight in an int32 of [rows/8, groups]; missing zeros are 8.
+	// Column i belongs to group i/Columns, or to Index[i].
 	QuantInt4Packed
-	// QuantGPTQ8 is QuantGPTQ with integers of 8 bits, four in an int32.
+	// QuantGPTQ8 is QuantGPTQ with 8-bit integers, four in an int32.
 	QuantGPTQ8
-	// QuantNVFP4 has two float4_e2m1 in a byte of [rows, columns/2], the even column in the low half, times
-	// scale ÷ global: scales are float8_e4m3fn of [rows, columns/16], and global is one float32.
+	// QuantNVFP4 has two float4_e2m1 codes in a byte of [rows, columns/2], the even column in the
+	// low half. A value is code · scale ÷ global. Scales are float8_e4m3fn of [rows, columns/16],
+	// and global is one float32.
 	QuantNVFP4
-	// QuantNVFP4ModelOpt is QuantNVFP4 times scale · global.
+	// QuantNVFP4ModelOpt is QuantNVFP4 with values code · scale · global.
 	QuantNVFP4ModelOpt
-	// QuantCoded has bfloat16 values, bit for bit, in about 12.3 bits each; package coded describes
-	// them. No file of a checkpoint has it: Heft codes weights that it loads (--compress).
+	// QuantCoded is a lossless compression of bfloat16 values to about 12.3 bits each; package
+	// coded describes it. No checkpoint file has it: Heft codes weights when it loads them
+	// (--compress).
 	QuantCoded
-	// QuantBnbNF4 has integers of 4 bits for the elements of [rows, columns] in one list, two in a byte, the first
-	// in the high half: a number of a table, times the scale of its Columns elements, rounded to the dtype
-	// that the state names. Scales are floats, or bytes: then they are numbers of the table Index, times Zeros of 256
-	// scales, plus an offset of the state. Global is the state, in JSON. QuantBnbFP4 has another table.
+	// QuantBnbNF4 has 4-bit codes for the elements of [rows, columns] in one list, two in a byte,
+	// the first in the high half. A value is the code's entry in a table, times the scale of its
+	// Columns elements, rounded to the dtype that the state names. Scales are floats, or bytes: a
+	// byte selects an entry of the table Index, which is multiplied by one scale of Zeros for 256
+	// scales, plus an offset of the state. Global is the state, in JSON. QuantBnbFP4 has another
+	// table.
 	QuantBnbNF4
 	QuantBnbFP4
-	// QuantFP8Powers is QuantFP8 whose scales are powers of two, 2^(scale-127) for a byte of scales.
+	// QuantFP8Powers is QuantFP8 with scales that are powers of two: 2^(scale-127) with one byte
+	// per scale.
 	QuantFP8Powers
-	// QuantMXFP4Packed has two float4_e2m1 in a byte of [rows, columns/2], the even column in the low half, times
-	// 2^(scale-127) for a byte of scales [rows, columns/32].
+	// QuantMXFP4Packed has two float4_e2m1 codes in a byte of [rows, columns/2], the even column
+	// in the low half. A value is code · 2^(scale-127), with one byte per scale in [rows,
+	// columns/32].
 	QuantMXFP4Packed
 	quantFormats
 )
 
 // A Format is a row of the table of stored formats: everything that packages other than the
-// kernels know about one. A new format is a row here, a reader of its quantization_config
-// ([quantised]) and kernels.
+// kernels know about one format. A new format needs a row here, a reader of its
+// quantization_config ([quantised]) and kernels.
 //
-// A row describes a matrix of rows × columns as it is stored, which is [inputs, outputs]
-// for a format of layout [InputsFirst].
+// A row describes a matrix of rows × columns as it is stored, which is [inputs, outputs] for a
+// format with layout [InputsFirst].
 type Format struct {
 	// Name is the format's name in messages and flags.
 	Name string
-	// Published says that published safetensors files have it.
+	// Published reports that published safetensors files use the format.
 	Published bool
-	// Trim and Codes make the name of the tensor of codes from that of the parameter: Trim is
-	// cut from its end, Codes.Suffix appended. Names of companions are made likewise.
+	// Trim and Codes determine the name of the tensor of codes: Trim is cut from the end of the
+	// parameter's name, and Codes.Suffix is appended. Names of companions are formed likewise.
 	Trim string
-	// Layout says which way round the matrix is stored.
+	// Layout is the order of dimensions in which the matrix is stored.
 	Layout Layout
 	// Codes is the tensor of codes, or of values. A format without Scales has them inside the
 	// blocks of codes.
 	Codes                Packed
 	Scales, Zeros, Index Companion
-	Global               Companion // a number for the whole matrix
-	// Convert reports that Heft can convert floats to the format (--quantize).
+	Global               Companion // one number for the whole matrix
+	// Convert reports that Heft can convert floating-point weights to the format (--quantize).
 	Convert bool
-	// Exact reports that the format has every bit of the floats that it is made of (--compress).
+	// Exact reports that the format is lossless (--compress).
 	Exact bool
 
-	// group is how many rows and columns share a scale, for a matrix of rows × columns whose
-	// scales have the given shape, or nil if no header tells. The function is nil for a format whose
-	// scales are inside the blocks of codes.
+	// group returns how many rows and columns share a scale, for a matrix of rows × columns.
+	// scales is the shape of the scales, or nil if there is no header. group is nil for a format
+	// whose scales are inside the blocks of codes.
 	group func(c *quantised, rows, columns int, scales []int) (int, int)
-	// powers says that scales are powers of two, which their dtype tells.
+	// powers reports that scales are powers of two. Their dtype tells these formats apart.
 	powers bool
-	// zeroBias is what is added to stored zeros.
+	// zeroBias returns the number that is added to stored zeros.
 	zeroBias func(c *quantised) int
-	// weights reports whether a published config of this format quantises a weight that it
-	// does not exclude, where no header tells.
+	// weights reports whether a published config of this format quantises a weight that it does
+	// not exclude. It is used if there is no header.
 	weights func(w weightPlace) bool
-	// unread names tensors of the same module that Heft does not need, such as scales of activations.
+	// unread names tensors of the same module that Heft does not use, such as scales of
+	// activations.
 	unread []string
 }
 
@@ -135,39 +144,39 @@ type Layout uint8
 
 // The layouts.
 const (
-	AsParameter  Layout = iota // that of the parameter
+	AsParameter  Layout = iota // the parameter's order
 	InputsFirst                // [inputs, outputs]
 	OutputsFirst               // [outputs, inputs]
 )
 
-// Packed is how a tensor holds a matrix: an entry of the tensor stands for Rows × Columns
-// elements of it. With Bytes, the tensor has one dimension more, of that size.
+// Packed says how a tensor holds a matrix: one entry of the tensor holds Rows × Columns elements.
+// If Bytes is set, the tensor has an additional last dimension of that size.
 type Packed struct {
 	Suffix        string
 	DTypes        []DType
 	Rows, Columns int
 	Bytes         int
-	// Flat says that the tensor has the codes of all rows in one list, [entries, 1].
+	// Flat reports that the tensor has the codes of all rows in one list, [entries, 1].
 	Flat bool
-	// Own are dtypes of codes that published files may have under the parameter's own name instead.
+	// Own are dtypes of codes that published files may store under the parameter's own name.
 	Own []DType
 }
 
-// A Companion is a further tensor of a format, such as its scales. The zero Companion is none.
+// A Companion is another tensor of a format, such as its scales. The zero Companion means none.
 type Companion struct {
 	Suffix string
-	// Other is another suffix that published files have for the same tensor, or "".
+	// Other is another suffix that published files use for the same tensor, or "".
 	Other string
-	// Instead is what further published files have instead of the end ".weight".
+	// Instead lists what other published files have in place of the suffix ".weight".
 	Instead []string
-	// DTypes are those that kernels read; the first is assumed where no header tells.
+	// DTypes are the dtypes that kernels support. The first one is assumed if there is no header.
 	DTypes   []DType
 	Optional bool
-	// size is the shape [n, m], or [n] where m is 0, for a matrix of rows × columns.
+	// size returns the shape [n, m], or [n] if m is 0, for a matrix of rows × columns.
 	size func(q *Quant, rows, columns int) (n, m int)
 }
 
-// valueDTypes are the dtypes of values that kernels read.
+// valueDTypes are the dtypes of values that kernels support.
 var valueDTypes = []DType{Float32, BFloat16, Float16}
 
 var (
@@ -177,17 +186,18 @@ var (
 	inTable     = func(*Quant, int, int) (int, int) { return 256, 0 }
 	inState     = func(q *Quant, _, _ int) (int, int) { return q.State, 0 }
 	perRow      = func(_ *Quant, rows, _ int) (int, int) { return rows, 0 }
-	// nibbles are eight integers of 4 bits in an int32, for each group of rows.
+	// nibbles is the size of zeros with eight 4-bit integers in an int32, for each group of rows.
 	nibbles = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), columns / packedZeros }
-	// quarters are four integers of 8 bits in an int32.
+	// quarters is the size of zeros with four 8-bit integers in an int32.
 	quarters  = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), columns / 4 }
 	perMatrix = func(*Quant, int, int) (int, int) { return 1, 0 }
 	perColumn = func(_ *Quant, _, columns int) (int, int) { return columns, 0 }
-	// packedAlongRows are the zeros of eight rows in an int32, for each group of columns.
+	// packedAlongRows is the size of zeros with eight rows in an int32, for each group of
+	// columns.
 	packedAlongRows = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, packedZeros), ceil(columns, q.Columns) }
 )
 
-// formats is the table.
+// formats is the table of formats.
 var formats = [quantFormats]Format{
 	QuantNone:  {Name: "none", Codes: Packed{DTypes: valueDTypes, Rows: 1, Columns: 1}},
 	QuantCoded: {Name: "bfloat16-coded", Exact: true, Layout: OutputsFirst, Codes: Packed{DTypes: []DType{Uint8}, Rows: 1, Columns: 1}},
@@ -302,24 +312,25 @@ var formats = [quantFormats]Format{
 	},
 }
 
-// powerDTypes are those of scales that are powers of two.
+// powerDTypes are the dtypes of scales that are powers of two.
 var powerDTypes = []DType{Uint8, Float8E8M0}
 
-// sixteenColumns are what shares a scale of NVFP4.
+// sixteenColumns is the group of NVFP4: 16 columns share a scale.
 func sixteenColumns(*quantised, int, int, []int) (int, int) { return 1, 16 }
 
-// ofActivations are the scales by which other programs round activations. Heft does not round them.
+// ofActivations are the scales with which other programs round activations. Heft does not round
+// them.
 var ofActivations = []string{"activation_scale", "qscale_act", "input_scale", "input_zero_point", "input_global_scale", "output_scale", "weight_shape"}
 
-// blockOf is a block of columns of a row with its scales inside, as ggml has them.
+// blockOf returns a block of columns of a row with its scales inside, as ggml stores them.
 func blockOf(columns, bytes int) Packed {
 	return Packed{DTypes: []DType{Uint8}, Rows: 1, Columns: columns, Bytes: bytes}
 }
 
-// halfFirst are valueDTypes with the one that GPTQ and AWQ are published with first.
+// halfFirst is valueDTypes starting with the dtype in which GPTQ and AWQ are published.
 var halfFirst = []DType{Float16, BFloat16, Float32}
 
-// Row returns f's row of the table, or that of QuantNone for a number that is not a format.
+// Row returns f's row of the table, or the row of QuantNone if f is not a format.
 func (f QuantFormat) Row() *Format {
 	if f >= quantFormats {
 		f = QuantNone
@@ -339,8 +350,8 @@ func QuantFormats() []QuantFormat {
 	return list
 }
 
-// Usual returns what most published models have of f: 128 × 128 elements or 128 inputs share a scale. The names of
-// tensors are empty.
+// Usual returns the form of f that most published models have: 128 × 128 elements or 128 inputs
+// share a scale. The names of tensors are empty.
 func (f QuantFormat) Usual(rows, columns int) Quant {
 	row, conventions := f.Row(), usualQuantised()
 	conventions.inputs = 128
@@ -359,11 +370,11 @@ func (r *Format) groupOf(c *quantised, rows, columns int, scales []int) (int, in
 	return r.group(c, rows, columns, scales)
 }
 
-// String returns the name that quantization_config.quant_method has for f, or GGUF.
+// String returns f's name in quantization_config.quant_method or in GGUF.
 func (f QuantFormat) String() string { return f.Row().Name }
 
-// BlockBytes returns the size of a block of codes with its scale inside, such as the 34 bytes for 32
-// columns of QuantQ8; 0 for formats whose scales are tensors of their own.
+// BlockBytes returns the size of a block of codes with its scale inside, such as 34 bytes for 32
+// columns of QuantQ8. It returns 0 for formats whose scales are separate tensors.
 func (f QuantFormat) BlockBytes() int64 {
 	if row := f.Row(); !row.Scales.exists() {
 		return int64(row.Codes.Bytes)
@@ -371,22 +382,23 @@ func (f QuantFormat) BlockBytes() int64 {
 	return 0
 }
 
-// BlockColumns returns the number of columns that a block of codes stands for; 1 where there are no
-// blocks.
+// BlockColumns returns the number of columns in a block of codes, or 1 if there are no blocks.
 func (f QuantFormat) BlockColumns() int { return f.Row().Codes.Columns }
 
-// FloatScales reports whether the format has scales of its own that are always floating-point numbers.
+// FloatScales reports whether the format has separate scales that are always floating-point
+// numbers.
 func (r *Format) FloatScales() bool {
 	return r.Scales.exists() && r.Scales.Reads(Float32) && !r.Scales.Reads(Uint8)
 }
 
-// PowerScales reports whether scales are powers of two in a byte, of which 255 is a NaN.
+// PowerScales reports whether scales are powers of two stored in a byte, where 255 means NaN.
 func (r *Format) PowerScales() bool { return r.powers }
 
-// HasGlobal reports whether the format has a number for the whole matrix.
+// HasGlobal reports whether the format has one number for the whole matrix.
 func (r *Format) HasGlobal() bool { return r.Global.exists() }
 
-// Divides reports whether a row of so many columns is stored in whole entries of the tensors.
+// Divides reports whether a row of the given number of columns is stored in whole entries of the
+// tensors.
 func (r *Format) Divides(columns int) bool {
 	return columns%r.Codes.Columns == 0 && (!r.Zeros.exists() || !r.Zeros.Reads(Int32) || columns%packedZeros == 0)
 }
@@ -396,7 +408,7 @@ const packedZeros = 8
 
 func (c *Companion) exists() bool { return c.size != nil }
 
-// assumed returns the dtype of the companion where no header tells.
+// assumed returns the dtype of the companion if there is no header.
 func (c *Companion) assumed() DType {
 	if len(c.DTypes) == 0 {
 		return NoDType
@@ -404,15 +416,16 @@ func (c *Companion) assumed() DType {
 	return c.DTypes[0]
 }
 
-// Reads reports whether kernels read the companion in d.
+// Reads reports whether kernels support the companion in dtype d.
 func (c *Companion) Reads(d DType) bool { return slices.Contains(c.DTypes, d) }
 
-// Reads reports whether kernels read the tensor of codes or values in d.
+// Reads reports whether kernels support the tensor of codes or values in dtype d.
 func (p *Packed) Reads(d DType) bool {
 	return slices.Contains(p.DTypes, d) || slices.Contains(p.Own, d)
 }
 
-// shape returns the shape of the tensor that holds rows × columns, behind the dimensions of a stack.
+// shape returns the shape of the tensor that holds rows × columns, preceded by the dimensions of
+// a stack.
 func (p *Packed) shape(stack []int, rows, columns int) []int {
 	shape := append(slices.Clone(stack), rows/p.Rows, columns/p.Columns)
 	if p.Flat {
@@ -424,15 +437,15 @@ func (p *Packed) shape(stack []int, rows, columns int) []int {
 	return shape
 }
 
-// names makes the names of the format's tensors for the parameter whose own tensor would be
-// called name. ok is false where name does not have the ending that the format replaces.
+// names returns the base of the names of the format's tensors. name is the parameter's own
+// tensor. ok is false if name does not have the suffix that the format replaces.
 func (r *Format) names(name string) (base string, ok bool) {
 	base, ok = strings.CutSuffix(name, r.Trim)
 	return base, ok
 }
 
-// Unread returns the names of tensors that may accompany the tensor of codes called name, and that Heft does not
-// need.
+// Unread returns the names of tensors that may accompany the tensor of codes called name, and
+// that Heft does not use.
 func (f QuantFormat) Unread(name string) []string {
 	var out []string
 	for _, own := range f.Row().unread {
@@ -440,59 +453,3 @@ func (f QuantFormat) Unread(name string) []string {
 	}
 	return out
 }
-
-// A Quant says that a source's tensor holds codes, and which tensors complete it. Rows and
-// columns are those of the matrix as it is stored, which is [inputs, outputs] for
-// QuantGPTQ and QuantAWQ.
-type Quant struct {
-	Format QuantFormat
-	// Scales, Zeros, Index and Global name tensors as Source.Tensor does, or "" if the format
-	// has none.
-	Scales, Zeros, Index string
-	Global               string // the number for the whole matrix
-	ScaleDType           DType
-	// Rows and Columns share a scale.
-	Rows, Columns int
-	// ZeroBias is what is added to a stored zero.
-	ZeroBias int
-	// Width is the columns of a matrix whose codes are one list, and State the bytes of its Global, of the longest in a
-	// stack; 0 for other formats. States are the bytes of all in the stack, 0 where they are not known.
-	Width, State, States int
-}
-
-// Entries returns the elements that the format's tensors have for a matrix of rows × columns, 0 for
-// tensors that the format does not have. Global has one. It allocates nothing.
-func (q *Quant) Entries(rows, columns int) (codes, scales, zeros, index int) {
-	row := q.Format.Row()
-	p := &row.Codes
-	codes = ceil(rows, p.Rows) * ceil(columns, p.Columns) * max(p.Bytes, 1)
-	return codes, row.Scales.entries(q, rows, columns), row.Zeros.entries(q, rows, columns), row.Index.entries(q, rows, columns)
-}
-
-func (c *Companion) entries(q *Quant, rows, columns int) int {
-	if !c.exists() {
-		return 0
-	}
-	n, m := c.size(q, rows, columns)
-	return n * max(m, 1)
-}
-
-// Matrix returns the shape of the matrix whose codes are a tensor of shape codes: the inverse
-// of what [TensorSource.Stored] says of them.
-func (q *Quant) Matrix(codes []int) []int {
-	p := &q.Format.Row().Codes
-	n := len(codes)
-	if p.Bytes > 0 && n >= 3 {
-		n--
-	}
-	shape := slices.Clone(codes[:n])
-	if p.Flat && n >= 2 {
-		shape[n-2], shape[n-1] = shape[n-2]*p.Columns/max(q.Width, 1), q.Width
-	} else if n >= 2 {
-		shape[n-2] *= p.Rows
-		shape[n-1] *= p.Columns
-	}
-	return shape
-}
-
-func ceil(a, b int) int { return (a + b - 1) / max(b, 1) }

@@ -7,23 +7,23 @@ import (
 	"github.com/heftai/heft/internal/smallfile"
 )
 
-// A GenerationConfig is a parsed generation_config.json: the sampling defaults of a model's
-// authors. Pointers are nil and lists are empty if the file lacks the field.
+// A GenerationConfig is a parsed generation_config.json: the sampling defaults chosen by a
+// model's authors. If the file lacks a field, its pointer is nil or its list is empty.
 type GenerationConfig struct {
-	BOS, Pad int // -1: not stated
+	BOS, Pad int // -1 if the file has none
 	EOS      []int
 
 	DoSample          *bool
 	Temperature       *float64
-	TopK              *int // 0: all
+	TopK              *int // 0: no limit
 	TopP              *float64
 	MinP              *float64
 	TypicalP          *float64
 	RepetitionPenalty *float64
 	NoRepeatNgram     *int
 
-	MaxLength, MinLength       *int // prompt and answer
-	MaxNewTokens, MinNewTokens *int // answer alone
+	MaxLength, MinLength       *int // of prompt and answer
+	MaxNewTokens, MinNewTokens *int // of the answer
 	SuppressTokens             []int
 	StopStrings                []string
 }

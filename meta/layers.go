@@ -1,6 +1,6 @@
 package meta
 
-// The layers that architectures are made of. Each adds one child to the scope.
+// The layers of which architectures are composed. Each method adds one child to the scope.
 
 // Linear adds y = x·Wᵀ + b with weight [out, in].
 func (b *Builder) Linear(name string, in, out int, bias bool) *Builder {
@@ -37,7 +37,7 @@ func (b *Builder) LayerNorm(name string, dim int, eps float64, bias bool) *Build
 	return c
 }
 
-// Activation adds a pointwise function as a module.
+// Activation adds a pointwise activation function as a module.
 func (b *Builder) Activation(name, class string, act Activation) {
 	b.Child(name, class).Runs(KindActivation, &ActivationSpec{act})
 }
@@ -45,8 +45,8 @@ func (b *Builder) Activation(name, class string, act Activation) {
 // Dropout adds a module that does nothing in inference but has an entry in device maps.
 func (b *Builder) Dropout(name string) { b.Child(name, "Dropout") }
 
-// Rotary adds the module with rope's frequencies. It holds them twice: the current ones and the
-// original ones, to which types that depend on the length return.
+// Rotary adds the module with rope's frequencies. It holds them twice: the current frequencies,
+// and the original ones for rope types that depend on the length.
 func (b *Builder) Rotary(class string, rope *RopeSpec) {
 	b.rotaryNamed("rotary_emb", class, rope)
 }

@@ -1,23 +1,23 @@
 package meta
 
-// A Model is a skeleton: the module tree of a checkpoint, with what the config says of it as a
+// A Model is a skeleton: the module tree of a checkpoint, with the properties of the model as a
 // whole.
 type Model struct {
 	Config *Config
 	Root   *Module
-	// NoSplitClasses lists the classes of modules that are not split over devices.
+	// NoSplitClasses lists the classes of modules that must stay on one device.
 	NoSplitClasses []string
-	// BasePrefix is base_model_prefix of transformers. Names in a checkpoint may have or lack it
+	// BasePrefix is base_model_prefix of transformers. Names in a checkpoint may omit it
 	// ("transformer.h.0…" and "h.0…").
 	BasePrefix string
-	// Renames lists other beginnings of names in a checkpoint. They are those of the text model of a
-	// wrapper, and empty for other models.
+	// Renames lists alternative prefixes of names in a checkpoint. They belong to the text model
+	// of a wrapper, and are empty for other models.
 	Renames []Rename
 	// Ignore lists patterns of checkpoint tensors that the model does not use, so that they cause
 	// no warning. "*" stands for any characters except "." and "**" for any.
 	Ignore []string
-	// UnreadBytes is the size of tensors in the published files that the tree does not have, such
-	// as the layers of DeepSeek-V3 that predict further tokens. It is known from the config; with a
+	// UnreadBytes is the size of published tensors that the tree does not have, such as
+	// DeepSeek-V3's layers for multi-token prediction. It is computed from the config; with a
 	// header it is 0.
 	UnreadBytes int64
 

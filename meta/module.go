@@ -10,12 +10,12 @@ import (
 type Module struct {
 	Name     string    // last element of the path; "" for the root
 	Class    string    // the reference's class name: "LlamaDecoderLayer"
-	Kind     Kind      // which rule runs it; KindNone for containers
-	Spec     any       // how the rule runs it: *BlockSpec for Block, …
+	Kind     Kind      // selects the rule that runs it; KindNone for containers
+	Spec     any       // parameters of the rule: *BlockSpec for KindBlock, …
 	Params   []*Param  // in registration order
 	Buffers  []*Buffer // in registration order
 	Children []*Module // in registration order
-	NoSplit  bool      // of a no-split class: placed on one device as a whole
+	NoSplit  bool      // the module must stay on one device
 
 	// SameAs, if not nil, is an earlier module of the tree that this name shares. All fields except
 	// Name are then empty.
@@ -28,11 +28,11 @@ type Param struct {
 	Name  string
 	Shape []int
 	DType DType
-	// Stored is the size of a quantised parameter in the checkpoint, codes and scales. It is 0 for
-	// others, whose size follows from their elements.
+	// Stored is the size of a quantised parameter in the checkpoint: codes and scales. It is 0
+	// for other parameters, whose size follows from their elements.
 	Stored int64
-	// Sources fill the parameter. They are empty for a tied parameter, and in a tree that was read
-	// from JSON or made by hand.
+	// Sources fill the parameter. It is empty for a tied parameter, and in a tree that was read
+	// from JSON or built by hand.
 	Sources []TensorSource
 	// SameAs, if not nil, is the earlier parameter that this one is tied to. Shape and DType are
 	// set here as well.
@@ -44,7 +44,7 @@ type Buffer struct {
 	Name       string
 	Shape      []int
 	DType      DType
-	Persistent bool // checkpoints have it
+	Persistent bool // checkpoints contain it
 	Sources    []TensorSource
 }
 
@@ -59,13 +59,15 @@ type TensorSource struct {
 	Tensor string
 	Stack  int
 	Into   RowRange
-	// From selects rows of the checkpoint tensor. The zero value selects all.
+	// From selects rows of the checkpoint tensor. The zero value selects all rows.
 	From RowRange
-	// Each > 0 says that Tensor is one tensor with the rows of all of Stack experts, Each rows of each, below one another.
+	// Each > 0 means that Tensor is one tensor with the rows of all Stack experts, one expert
+	// after another, Each rows per expert.
 	Each int
-	// Slabs says that Tensor has a part of each slab of the parameter's first dimension, rows Into of the second. Stack is 0.
+	// Slabs means that Tensor has a part of each slab of the parameter's first dimension: rows
+	// Into of the second. Stack is 0.
 	Slabs bool
-	// Transposed says that the checkpoint tensor is [columns, rows] of the parameter.
+	// Transposed means that the checkpoint tensor is the [columns, rows] of the parameter.
 	Transposed bool
 	// Quant describes how to compute the values from the tensor's codes. It is nil if the tensor
 	// holds values.
@@ -117,11 +119,12 @@ func (p *Param) Resolve() *Param {
 	return p
 }
 
-// Unread reports whether passes read the parameters of m under their other names alone: m has a spec, but no kind. Such
-// are the adapters of a shared block that are for its other uses.
+// Unread reports whether passes read the parameters of m only under their other names: m has a
+// spec, but no kind. An example is an adapter of a shared block for another use of the block.
 func (m *Module) Unread() bool { return m.Kind == KindNone && m.Spec != nil }
 
-// WithoutUnread returns m without the modules below it that are [Module.Unread]: m itself if there are none.
+// WithoutUnread returns m without the modules below it that are [Module.Unread]. It returns m
+// itself if there are none.
 func (m *Module) WithoutUnread() *Module {
 	children, same := make([]*Module, 0, len(m.Children)), true
 	for _, c := range m.Children {

@@ -2,7 +2,7 @@ package meta
 
 import "slices"
 
-// experts reads the number of experts and how many of them each token uses.
+// experts reads the number of experts and the number of experts per token.
 func (f *fields) experts(count string, defCount int, topK string, defTopK int) *MoESpec {
 	m := &MoESpec{
 		Count:  f.count(count, defCount, 1, maxExperts),
@@ -16,17 +16,17 @@ func (f *fields) experts(count string, defCount int, topK string, defTopK int) *
 	return m
 }
 
-// expertNames are the names of one expert's projections in checkpoints, as each[k].N.gate.weight
-// for expert N. each has one entry per published form.
+// expertNames are the names of one expert's projections in checkpoints, as in
+// each[k].N.gate.weight for expert N. each has one entry per published form.
 type expertNames struct {
 	class          string
 	gate, up, down string
 	each           []string
 }
 
-// stackedExperts adds the child that holds all experts: gate and up in one tensor
-// [E, 2·inner, hidden], down in another [E, hidden, inner]. A file has a tensor for
-// each expert and projection, or the stacked ones themselves.
+// stackedExperts adds the child that holds all experts: gate and up in one tensor [E, 2·inner,
+// hidden], down in another [E, hidden, inner]. A file has a tensor for each expert and
+// projection, or the stacked tensors themselves.
 func (b *Builder) stackedExperts(spec *MoESpec, names expertNames, hidden, inner int, act activation) {
 	e := b
 	if spec.Experts != "" {
@@ -42,7 +42,7 @@ func (b *Builder) stackedExperts(spec *MoESpec, names expertNames, hidden, inner
 		})
 		down = append(down, []TensorSource{{Tensor: at + names.down + ".weight", Stack: count}})
 	}
-	for _, at := range names.each { // gate and up together, as some GGUF files have them
+	for _, at := range names.each { // gate and up fused, as in some GGUF files
 		gateUp = append(gateUp, []TensorSource{{Tensor: at + ".{}." + spec.GateUp + ".weight", Stack: count}})
 	}
 	upShape, downShape := []int{count, 2 * inner, hidden}, []int{count, hidden, inner}
@@ -56,8 +56,8 @@ func (b *Builder) stackedExperts(spec *MoESpec, names expertNames, hidden, inner
 	}
 }
 
-// turned reports whether a file can have the stack only with its matrices transposed, by the header's shape. A
-// square matrix does not tell.
+// turned reports whether a file can only have the stack with transposed matrices, by the shape in
+// the header. For square matrices it returns false.
 func (b *Builder) turned(name string, shape []int) bool {
 	if b.tree.header == nil {
 		return false
@@ -70,14 +70,15 @@ func (b *Builder) turned(name string, shape []int) bool {
 	return false
 }
 
-// stacked returns the source of a stack under its own name. Qwen3-VL is published with the matrices
-// transposed, both of them, and saved by transformers 5 as they are in memory.
+// stacked returns the source of a stack under its own name. Qwen3-VL is published with both
+// matrices transposed; transformers 5 saves it as in memory.
 func (b *Builder) stacked(name string, transposed bool) []TensorSource {
 	return []TensorSource{{Tensor: Join(b.path, name), Transposed: transposed}}
 }
 
-// eachExpert returns the sources of a stack of which a file has the matrices of each expert, as GGUF files do: those of
-// the given names, with so many rows each, below one another.
+// eachExpert returns the sources of a stack for a file that has the matrices of each expert, as
+// GGUF files do. Each expert has the tensors names, with the given number of rows each, one after
+// another.
 func (b *Builder) eachExpert(count, rows int, names ...string) (sources []TensorSource) {
 	for i, name := range names {
 		s := TensorSource{Tensor: b.path + ".{}." + name + ".weight", Stack: count}

@@ -6,30 +6,31 @@ import (
 )
 
 // A JoinSpec computes the input of the first block of a module for multi-token prediction (MTP):
-// Project([EmbedNorm(e), HiddenNorm(h)]). e is the embedding of a token, and h the hidden state, after the
-// final norm, of the model at the token before it.
+// Project([EmbedNorm(e), HiddenNorm(h)]). Here e is the embedding of a token, and h the model's
+// hidden state, after the final norm, at the preceding token.
 type JoinSpec struct {
 	EmbedNorm, HiddenNorm string // norms of hidden channels each
 	Project               string // Linear of both together, [hidden, 2·hidden]
-	Modules               int    // how many modules the checkpoint has that may follow each other, see [NewNexts]; 0: one
+	Modules               int    // number of modules in the checkpoint that may run in sequence, see [NewNexts]; 0 means one
 }
 
-// NewNext builds the skeleton of the module with which a checkpoint predicts a further token (multi-token
-// prediction): a model of one block, whose root has a [CausalLMSpec] with a Join. It predicts the token
-// behind the next one from the next one and the model's hidden state. If a checkpoint has several such
-// modules, it is the first of them. The embedding and the head are the module's own where the checkpoint
-// has them, else those of the model.
+// NewNext builds the skeleton of a checkpoint's module for multi-token prediction: a model of one
+// block, whose root has a [CausalLMSpec] with a Join. From the next token and the model's hidden
+// state it predicts the token after the next one. If a checkpoint has several such modules,
+// NewNext builds the first. The embedding and the head are the module's own if the checkpoint has
+// them, otherwise those of the model.
 //
-// Errors are those of [New]. It is a [*ConfigError] too if the config, or the header, has no such module or the
-// architecture's is not supported.
+// Errors are those of [New]. NewNext also returns a [*ConfigError] if the config or the header
+// has no such module, or if it is not supported for the architecture.
 func NewNext(cfg *Config, header CheckpointHeader) (*Model, error) {
 	return newModel(cfg, header, 1)
 }
 
-// NewNexts builds the skeletons of all modules for multi-token prediction of a checkpoint, in the order of the tokens
-// that they predict. A module after the first takes the hidden state of the module before it, and the token after
-// the one that this module took. NewNexts leaves out later modules that the checkpoint lacks, and layers that share the weights which
-// join their inputs (Qwen3-Next). Errors are those of [NewNext].
+// NewNexts builds the skeletons of all modules for multi-token prediction of a checkpoint, in the
+// order of the tokens that they predict. A module after the first takes the hidden state of the
+// preceding module, and the token after the one which that module took. NewNexts omits later
+// modules that the checkpoint lacks, and layers that share the weights which join their inputs
+// (Qwen3-Next). Errors are those of [NewNext].
 func NewNexts(cfg *Config, header CheckpointHeader) ([]*Model, error) {
 	first, err := NewNext(cfg, header)
 	if err != nil {
@@ -49,8 +50,9 @@ func NewNexts(cfg *Config, header CheckpointHeader) ([]*Model, error) {
 	return all, nil
 }
 
-// next builds the module for multi-token prediction: a layer behind the model's last one, with what joins
-// its two inputs, a final norm, and where the file has them an embedding and a head of its own.
+// next builds the module for multi-token prediction: the weights that join its two inputs, a
+// layer after the model's last one, a final norm, and the embedding and head if the file has its
+// own.
 func (d *deepseek) next(f *fields, b *Builder, layer func(b *Builder, index int)) {
 	const count = "num_nextn_predict_layers"
 	path, at := b.tree.textPath(), d.layers+b.tree.next-1
@@ -81,18 +83,18 @@ func (d *deepseek) next(f *fields, b *Builder, layer func(b *Builder, index int)
 	model.Published("")
 	block := preNorm()
 	scope := model.Child("layers", "ModuleList").Child(number, d.class+"DecoderLayer").Runs(KindBlock, &block)
-	layer(scope, d.layers) // as the first: config.json has no more to say of others
+	layer(scope, d.layers) // like the first: the config does not describe others
 	for _, m := range scope.node.Children {
 		if a, ok := m.Spec.(*AttentionSpec); ok {
-			a.Layer = 0 // of its own KV cache
+			a.Layer = 0 // the module has its own KV cache
 		}
 	}
 	outer.head(embed, d.hidden, d.vocab, d.tied, own+".shared_head.head.weight", b.tree.headPath()+".weight")
-	b.Ignore("**") // the rest of the file is the model's
+	b.Ignore("**") // the rest of the file belongs to the model
 }
 
-// hasNext reports whether the checkpoint has the tensor with which a module for multi-token prediction joins
-// its inputs. It fails the field that says how many modules there are if not.
+// hasNext reports whether the checkpoint has the tensor with which a module for multi-token
+// prediction joins its inputs. If not, it fails the field that says how many modules there are.
 func (f *fields) hasNext(b *Builder, count, tensor string, n int) bool {
 	if b.tree.header == nil {
 		return true
@@ -104,14 +106,15 @@ func (f *fields) hasNext(b *Builder, count, tensor string, n int) bool {
 	return found != nil
 }
 
-// mtpPath is where the files of Qwen3-Next and its descendants have their module for multi-token prediction.
+// mtpPath is the path of the module for multi-token prediction in files of Qwen3-Next and its
+// descendants.
 const mtpPath = "mtp"
 
-// mtpCounts are the fields that say how many layers that module has.
+// mtpCounts are the fields that may state the number of layers of that module.
 var mtpCounts = []string{"mtp_num_hidden_layers", "num_mtp_layers", "num_nextn_predict_layers"}
 
-// countMTP returns the number of layers of the module under mtpPath and the field that says it. If no field
-// does, it is 1 where the checkpoint has the module.
+// countMTP returns the number of layers of the module under mtpPath, and the field that states
+// it. If there is no such field, it is 1 if the checkpoint has the module.
 func (f *fields) countMTP(b *Builder) (n int, field string) {
 	for _, field := range mtpCounts {
 		if f.has(field) {
@@ -126,9 +129,9 @@ func (f *fields) countMTP(b *Builder) (n int, field string) {
 	return n, mtpCounts[0]
 }
 
-// causalLMWithMTP is causalLM for files that may have a module for multi-token prediction under mtpPath, which
-// has one final norm and shares the model's embedding and head. next adds the contents of its layer, which has full
-// or windowed attention with a KV cache of its own.
+// causalLMWithMTP is causalLM for files that may have a module for multi-token prediction under
+// mtpPath, with one final norm and the model's embedding and head. next adds the contents of its
+// layer, which has full or windowed attention with a KV cache of its own.
 func (d *decoder) causalLMWithMTP(f *fields, b *Builder, w wiring, layer func(b *Builder, index int), next func(b *Builder)) {
 	n, field := f.countMTP(b)
 	if b.tree.next > 0 {
@@ -150,7 +153,7 @@ func (d *decoder) causalLMWithMTP(f *fields, b *Builder, w wiring, layer func(b 
 	b.tree.unread = bytes*int64(n) + aside.dtype.Bytes(2*hidden*hidden+3*hidden)
 }
 
-// mtp builds the module of causalLMWithMTP, with the first of its n layers.
+// mtp builds the module of causalLMWithMTP with the first of its n layers.
 func (d *decoder) mtp(f *fields, b *Builder, w wiring, n int, field string, next func(b *Builder)) {
 	if f.err() != nil {
 		return
@@ -180,5 +183,5 @@ func (d *decoder) mtp(f *fields, b *Builder, w wiring, n int, field string, next
 	next(m.Child("layers", "ModuleList").Child("0", d.class+"DecoderLayer").Runs(KindBlock, &block))
 	d.norm(m, "norm", d.hidden)
 	outer.head(embed, d.hidden, d.vocab, d.tied, b.tree.headPath()+".weight")
-	b.Ignore("**") // the rest of the file is the model's
+	b.Ignore("**") // the rest of the file belongs to the model
 }

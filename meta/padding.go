@@ -2,7 +2,7 @@ package meta
 
 import "encoding/json"
 
-// paddings are the pad_token_id of configs that lack the field, for the model types that have one.
+// paddings holds the default pad_token_id of model types that have one.
 var paddings = map[string]int{
 	"apertus": 3, "bamba": 0, "cohere": 0, "cohere2": 0, "cohere2_moe": 0, "exaone": 0, "sarvam_moe": 0, "vaultgemma": 0, "ernie4_5": 0, "ernie4_5_moe": 0, "exaone_moe": 0, "falcon_h1": 0, "gemma": 0, "gemma2": 0, "gemma3_text": 0, "gemma3n_text": 0, "gemma4_text": 0, "gemma4_unified_text": 0, "lfm3": 124893, "recurrent_gemma": 0,
 	"flex_olmo": 100277, "glm": 151329, "glm4": 151329, "helium": 3, "hunyuan_v1_dense": 0, "hunyuan_v1_moe": 0, "internlm3": 2, "lfm2": 0, "lfm2_moe": 0, "ministral3": 11, "nanochat": 1, "olmo": 1, "olmo2": 1, "olmo3": 1, "olmoe": 1, "opt": 1, "phi3": 32000,
@@ -11,20 +11,20 @@ var paddings = map[string]int{
 	"mistral4": 11, "mllama_text_model": 128004, "modernbert-decoder": 50283, "olmo_hybrid": 100277, "paddleocr_vl_text": 0, "phi4_multimodal": 199999, "step3p5": 1, "xglm": 1,
 }
 
-// unpadded are the model types whose embeddings learn the padding token as any other.
+// unpadded are the model types whose embeddings train the padding token like any other.
 var unpadded = map[string]bool{
 	"bloom": true, "codegen": true, "ctrl": true, "falcon": true, "falcon_mamba": true, "gpt2": true, "gpt_bigcode": true, "gpt_neo": true, "gpt_neox": true, "gpt_neox_japanese": true,
 	"gptj": true, "mamba": true, "mamba2": true, "mpt": true, "nemotron_h": true, "openai-gpt": true, "rwkv": true,
 }
 
-// pad marks the padding token's row of the embeddings below root, as the reference's padding_idx
-// does. A negative id counts from the end.
+// pad marks the padding token's row of the embeddings below root, like the reference's
+// padding_idx. A negative id counts from the end.
 func pad(root *Module, modelType string, f *fields) {
 	id, ok := f.padding(modelType)
 	if !ok || unpadded[modelType] {
 		return
 	}
-	others := map[string]bool{} // tables whose rows are not tokens
+	others := map[string]bool{} // tables whose rows do not belong to tokens
 	for path, node := range root.Walk() {
 		switch s := node.Spec.(type) {
 		case *CausalLMSpec:

@@ -20,10 +20,10 @@ type Pooling struct {
 	Unsupported string
 }
 
-// PoolingMode selects hidden states of an embedding.
+// PoolingMode selects the hidden states of which an embedding is made.
 type PoolingMode uint8
 
-// The modes.
+// The pooling modes.
 const (
 	PoolLast  PoolingMode = iota // the last token's
 	PoolFirst                    // the first token's
@@ -35,10 +35,10 @@ const (
 	poolingFolder = "1_Pooling"
 )
 
-// ReadPooling reads the files of sentence-transformers in a model's folder: modules.json, the list
-// of processing steps, and the pooling's own config.json. Without modules.json it looks for the
-// pooling in its usual folder. Without a pooling it returns that of decoders: the last token,
-// normalised. Errors are of type [*ConfigError].
+// ReadPooling reads the sentence-transformers files in a model's folder: modules.json, the list
+// of processing steps, and the pooling's config.json. Without modules.json it looks for the
+// pooling in its usual folder. Without a pooling it returns the default for decoders: the last
+// token, normalised. Errors are of type [*ConfigError].
 func ReadPooling(files fs.FS) (Pooling, error) {
 	p := Pooling{Normalise: true}
 	folder := poolingFolder
@@ -69,7 +69,7 @@ func readFile(files fs.FS, name string) ([]byte, error) {
 	return b, nil
 }
 
-// modules reads modules.json and returns the pooling's folder, or "" if it has none.
+// modules parses modules.json and returns the pooling's folder, or "" if there is none.
 func (p *Pooling) modules(b []byte) (folder string, err error) {
 	var list []struct {
 		Path string `json:"path"`
@@ -101,8 +101,8 @@ func (p *Pooling) unsupported(what string) {
 	}
 }
 
-// pooling reads the pooling's config.json: one mode, by flags or by name. sentence-transformers'
-// default is the mean.
+// pooling parses the pooling's config.json. It has one mode, by flags or by name;
+// sentence-transformers' default is the mean.
 func (p *Pooling) pooling(name string, b []byte) error {
 	f, err := readFields(name, b)
 	if err != nil {

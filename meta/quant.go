@@ -14,9 +14,8 @@ type StoredTensor struct {
 	Reads  []DType // the dtypes in which kernels read it
 }
 
-// Stored lists the tensors of s for a parameter of the given shape: that of the values, or codes,
-// scales, zeros, index and global in this order. If the format cannot hold such a parameter, reason says
-// why.
+// Stored lists the tensors of s for a parameter of the given shape: values or codes, then scales,
+// zeros, index and global. If the format cannot hold such a parameter, reason says why.
 func (s *TensorSource) Stored(param []int) (tensors []StoredTensor, reason string) {
 	shape := s.Shape(param)
 	q := s.Quant
@@ -58,8 +57,8 @@ func (s *TensorSource) Stored(param []int) (tensors []StoredTensor, reason strin
 // AllRows is the Rows of a [Quant] with one scale for all rows.
 const AllRows = 1 << 30
 
-// blockOrAll returns the elements that share a scale of QuantFP8 and QuantInt8. The shape of the scales tells whether
-// they are one for each block, for each row or for the whole matrix.
+// blockOrAll returns the block of elements that share a scale of QuantFP8 and QuantInt8. The
+// shape of the scales says whether there is one per block, per row or for the whole matrix.
 func (q *quantised) blockOrAll(rows, columns int, scales []int) (int, int) {
 	blocks := q.rows > 0 && q.columns > 0
 	fits := blocks && len(scales) == 2 && ceil(rows, q.rows) == scales[0] && ceil(columns, q.columns) == scales[1]
@@ -77,11 +76,11 @@ func (q *quantised) blockOrAll(rows, columns int, scales []int) (int, int) {
 	case blocks:
 		return q.rows, q.columns
 	}
-	return AllRows, columns // a grid of unknown blocks, which Bind rejects
+	return AllRows, columns // blocks of unknown size, which Bind rejects
 }
 
-// groupOfInputs returns the group of QuantGPTQ and QuantAWQ. The last one may be partial: then only
-// the config tells the size.
+// groupOfInputs returns the group size of QuantGPTQ and QuantAWQ. The last group may be partial;
+// then only the config has the size.
 func (q *quantised) groupOfInputs(inputs, _ int, scales []int) (int, int) {
 	group := q.inputs
 	if scales == nil && group > 0 {
@@ -96,8 +95,8 @@ func (q *quantised) groupOfInputs(inputs, _ int, scales []int) (int, int) {
 	return group, 1
 }
 
-// elements returns the elements that share a scale of QuantBnbNF4 and QuantBnbFP4: what the number of scales
-// tells, or the config.
+// elements returns the number of elements that share a scale of QuantBnbNF4 and QuantBnbFP4, from
+// the number of scales or from the config.
 func (q *quantised) elements(rows, columns int, scales []int) (int, int) {
 	if len(scales) == 1 {
 		for size := 32; size <= 1<<16; size *= 2 {
@@ -109,14 +108,14 @@ func (q *quantised) elements(rows, columns int, scales []int) (int, int) {
 	return 1, 64
 }
 
-// usualState is about the size of bitsandbytes' state of a matrix.
+// usualState is the approximate size of bitsandbytes' state of a matrix, in bytes.
 const usualState = 170
 
 func (q *quantised) gptqBias() int { return q.bias }
 
 // A weightPlace describes the place of a parameter in the tree.
 type weightPlace struct {
-	linear  bool // the weight of a linear map
+	linear  bool // the weight of a linear layer
 	expert  bool // a stack of experts' matrices
 	inBlock bool // within a decoder block
 	inOut   bool // the parameter is [inputs, outputs]
@@ -126,12 +125,12 @@ func (w weightPlace) linearOrExperts() bool { return w.linear || w.expert }
 func (w weightPlace) experts() bool         { return w.expert }
 func (w weightPlace) onlyLinear() bool      { return w.linear }
 
-// assume gives s the form that a published checkpoint with the config's method has, without a
-// header.
+// assume sets the form of s that a published checkpoint with the config's method has. It is used
+// if there is no header.
 func (t *tree) assume(s *TensorSource, shape []int, w weightPlace) {
 	head := w.linear && !w.inBlock
 	if head && !t.quantised.head {
-		return // transformers quantises the head only where the config says so
+		return // transformers quantises the head only if the config says so
 	}
 	module := strings.TrimSuffix(s.at(0), ".weight")
 	if slices.ContainsFunc(t.excluded, func(e exclusion) bool { return e.matches(module) }) {
@@ -160,8 +159,8 @@ func (t *tree) assume(s *TensorSource, shape []int, w weightPlace) {
 	}
 }
 
-// quantise finds the stored form of s in the checkpoint, for a parameter of the given shape. It
-// reports whether the tensor exists, and its dtype: that of values, or NoDType for codes.
+// quantise determines the stored form of s in the checkpoint, for a parameter of the given shape.
+// It reports whether the tensor exists, and its dtype: that of values, or NoDType for codes.
 func (t *tree) quantise(s *TensorSource, shape []int, inOut bool) (DType, bool) {
 	_, dtype, there := t.first(*s)
 	if there && len(shape) >= 2 {
@@ -206,7 +205,7 @@ func (t *tree) quantise(s *TensorSource, shape []int, inOut bool) (DType, bool) 
 	return NoDType, true
 }
 
-// codesOf reports whether d is the dtype of codes under the parameter's own name.
+// codesOf reports whether d is a dtype of codes under the parameter's own name.
 func codesOf(d DType) bool {
 	for f := QuantNone + 1; f < quantFormats; f++ {
 		if p := &f.Row().Codes; f.Row().Published && (p.Suffix == f.Row().Trim && p.Reads(d) || slices.Contains(p.Own, d)) {
@@ -216,8 +215,8 @@ func codesOf(d DType) bool {
 	return false
 }
 
-// coded returns s in the form of format f. ok is false if the header has no such tensors. Without a
-// header they are assumed to exist.
+// coded returns s in the form of format f. ok is false if the header has no such tensors. Without
+// a header they are assumed to exist.
 func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, header CheckpointHeader) (TensorSource, bool) {
 	row, form := f.Row(), t.formOf(s)
 	base, ok := row.names(s.Tensor)
@@ -247,7 +246,7 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	var scales []int
 	if header != nil {
 		if scales, ok = t.present(s, q, row, form); !ok || out.Tensor == base && row.Codes.Suffix != row.Trim && len(scales) == 0 {
-			return s, false // codes under the parameter's own name have scales
+			return s, false // codes under the parameter's own name require scales
 		}
 	}
 	out.Quant = q
@@ -271,7 +270,7 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	return out, true
 }
 
-// formOf returns what the config says of the weight that s fills.
+// formOf returns the config's form of the weight that s fills.
 func (t *tree) formOf(s TensorSource) *quantised {
 	if form := t.quantised.of(strings.TrimSuffix(s.at(0), ".weight")); form != nil {
 		return form
@@ -279,8 +278,8 @@ func (t *tree) formOf(s TensorSource) *quantised {
 	return &t.quantised
 }
 
-// codesSuffix returns the suffix of the codes of s: that of the row, or none if the header has them under the
-// parameter's own name.
+// codesSuffix returns the suffix of the codes of s: that of the row, or "" if the header has them
+// under the parameter's own name.
 func (t *tree) codesSuffix(s TensorSource, base string, row *Format) string {
 	if t.header != nil && row.Codes.Own != nil {
 		if _, d, ok := t.first(s.with(base)); ok && slices.Contains(row.Codes.Own, d) {
@@ -290,8 +289,8 @@ func (t *tree) codesSuffix(s TensorSource, base string, row *Format) string {
 	return row.Codes.Suffix
 }
 
-// companion returns the name of a companion of s: the first of its names that the header has, or the one that the
-// config's method writes.
+// companion returns the name of a companion of s: the first of its names that the header has, or
+// the name that the config's method writes.
 func (t *tree) companion(s TensorSource, base string, c *Companion, header CheckpointHeader) string {
 	name := base + c.Suffix
 	if header == nil {
@@ -323,7 +322,8 @@ var besideWeights = []string{".scale", ".qscale_weight"}
 // first returns the shape and dtype of the first tensor of s in the checkpoint.
 func (t *tree) first(s TensorSource) ([]int, DType, bool) { return t.header.Tensor(s.at(0)) }
 
-// states takes the sizes of bitsandbytes' states, which s names: their numbers are text, so experts' differ.
+// states sets the sizes of bitsandbytes' states, which s names. A state holds numbers as text, so
+// sizes differ between experts.
 func (t *tree) states(s TensorSource, q *Quant) {
 	for i := range max(s.Stack, 1) {
 		if state, _, ok := t.header.Tensor(s.at(i)); ok {
@@ -339,7 +339,8 @@ func (s TensorSource) with(tensor string) TensorSource {
 	return s
 }
 
-// stored returns the size in bytes of sources in the file if one of them is quantised, else 0.
+// stored returns the size of sources in the file, in bytes, if one of them is quantised,
+// otherwise 0.
 func (t *tree) stored(sources []TensorSource, shape []int, dtype DType) int64 {
 	if !slices.ContainsFunc(sources, func(s TensorSource) bool { return s.Quant != nil }) {
 		return 0
@@ -361,8 +362,9 @@ func (t *tree) stored(sources []TensorSource, shape []int, dtype DType) int64 {
 	return total
 }
 
-// present takes the companions of q that the header has, and the dtype of its scales, whose shape it returns. ok is
-// false if a tensor of codes lacks the companions that make it one.
+// present keeps the companions of q that the header has, and sets the dtype of its scales. It
+// returns the shape of the scales. ok is false if a tensor of codes lacks a companion that its
+// format requires.
 func (t *tree) present(s TensorSource, q *Quant, row *Format, form *quantised) (scales []int, ok bool) {
 	scales, d, ok := t.first(s.with(q.Scales))
 	if ok {
@@ -371,7 +373,7 @@ func (t *tree) present(s TensorSource, q *Quant, row *Format, form *quantised) (
 			return nil, false
 		}
 	} else if row.Scales.exists() && row.Codes.Suffix == row.Trim {
-		return nil, false // a dtype without scales, which is not a format
+		return nil, false // a dtype without scales does not belong to the format
 	}
 	if row.Codes.Flat {
 		t.states(s.with(q.Global), q)

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// A configGroup is what compressed-tensors says of the weights of some modules.
+// A configGroup is compressed-tensors' description of the weights of some modules.
 type configGroup struct {
 	names   []exclusion // of modules
-	classes bool        // all linear maps
+	classes bool        // all linear layers
 	form    *quantised
 }
 
-// of returns what the config says of a module's weight: q itself, unless the config has groups. It is nil for a module
-// that no group names. As in the reference, names count before classes.
+// of returns the description of a module's weight: q itself, unless the config has groups. It
+// returns nil for a module in no group. As in the reference, names take precedence over classes.
 func (q *quantised) of(module string) *quantised {
 	if q.groups == nil {
 		return q
@@ -46,7 +46,8 @@ func (g *configGroup) targets(list []any) {
 	g.classes = g.classes || len(list) == 0
 }
 
-// readCompressedTensors reads the config groups of compressed-tensors. Each is judged by its own flags.
+// readCompressedTensors reads the config groups of compressed-tensors. Each group is checked by
+// its own flags.
 func (q *quantised) readCompressedTensors(f *fields, c map[string]any) {
 	q.head, q.otherNames, q.rows, q.columns = true, true, 0, 0
 	if s, _ := c["sparsity_config"].(map[string]any); s != nil && s["format"] != nil && s["format"] != "dense" {
@@ -85,13 +86,14 @@ func (q *quantised) readCompressedTensors(f *fields, c map[string]any) {
 			}
 		}
 	}
-	if len(q.groups) == 1 && q.groups[0].classes { // one form of all weights
+	if len(q.groups) == 1 && q.groups[0].classes { // all weights have one form
 		form := *q.groups[0].form
 		*q = form
 	}
 }
 
-// compressedFormats are the formats of compressed-tensors by their names, with the bits and types of weights that they have.
+// compressedFormats are the formats of compressed-tensors by name, with the bits and types of
+// their weights.
 var compressedFormats = []struct {
 	name, kind string
 	bits       int64
@@ -107,7 +109,7 @@ var compressedFormats = []struct {
 	{"mxfp8-quantized", "float", 8, QuantFP8Powers},
 }
 
-// compressedGroup reads the weights of a config group.
+// compressedGroup reads the description of the weights in a config group.
 func (q *quantised) compressedGroup(f *fields, field, format string, w map[string]any) {
 	bits, _ := w["num_bits"].(json.Number)
 	n, _ := bits.Int64()

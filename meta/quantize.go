@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Conversions returns the formats of blocks that Heft converts weights to, the largest first.
+// Conversions returns the block formats that Heft can convert weights to, the largest first.
 func Conversions() []QuantFormat {
 	var list []QuantFormat
 	for f := range quantFormats {
@@ -19,8 +19,8 @@ func Conversions() []QuantFormat {
 	return list
 }
 
-// ConvertColumns returns the number that a row's columns must be a multiple of to be converted to
-// every format of [Conversions].
+// ConvertColumns returns the number of which a row's columns must be a multiple for every format
+// of [Conversions].
 func ConvertColumns() int {
 	columns := 1
 	for _, f := range Conversions() {
@@ -29,15 +29,15 @@ func ConvertColumns() int {
 	return columns
 }
 
-// Quantized returns the parameters below m that can be converted to the formats of [Conversions], with
-// their numbers of elements: matrices of linear maps and of stacked experts that are stored as floats in
-// rows of whole blocks. Norms, biases, routers and lookup tables are not converted. A lookup table
-// that is also the head is converted for the head.
+// Quantized returns the parameters below m that can be converted to the formats of [Conversions],
+// with their numbers of elements. These are matrices of linear layers and of stacked experts that
+// are stored as floats in rows of whole blocks. Norms, biases, routers and lookup tables are not
+// converted. A lookup table that is also the head is converted for the head.
 func (m *Module) Quantized() map[*Param]int64 { return m.convertible(ConvertColumns()) }
 
-// FourBits returns the sizes of the parameters below m that are converted to QuantBnbNF4. They are those that
-// bitsandbytes converts: the parameters of [Module.Quantized] except the head's, and also matrices whose rows are
-// no whole number of blocks.
+// FourBits returns the sizes of the parameters below m that are converted to QuantBnbNF4, as
+// bitsandbytes does: the parameters of [Module.Quantized] except the head's, and also matrices
+// whose rows are not a whole number of blocks.
 func (m *Module) FourBits() map[*Param]int64 {
 	out := m.convertible(2)
 	if s, ok := m.Spec.(*CausalLMSpec); ok {
@@ -89,8 +89,8 @@ func (p *Param) quantizeTo(out map[*Param]int64, rank, columns int) {
 	}
 }
 
-// LoadedBytes returns the sizes of parameters below m that are converted to f when they are loaded.
-// If whole is set, a tied lookup table counts twice: it is kept unconverted as well.
+// LoadedBytes returns the sizes of parameters below m that are converted to f when they are
+// loaded. If whole is set, a tied lookup table counts twice, because it is also kept unconverted.
 func (m *Module) LoadedBytes(f QuantFormat, whole bool) map[*Param]int64 {
 	if f == QuantCoded {
 		return m.Coded(CodedShare)
@@ -118,17 +118,17 @@ func (m *Module) LoadedBytes(f QuantFormat, whole bool) map[*Param]int64 {
 	return out
 }
 
-// NF4Columns is the number of elements that share a scale of the NF4 that Heft makes, bitsandbytes'
-// default.
+// NF4Columns is the number of elements that share a scale when Heft converts to NF4. It is
+// bitsandbytes' default.
 const NF4Columns = 64
 
-// NF4Bytes returns the size of that many elements in NF4, with their float32 scales.
+// NF4Bytes returns the size of the given number of elements in NF4, with their float32 scales.
 func NF4Bytes(elements int64) int64 {
 	return elements/2 + 4*((elements+NF4Columns-1)/NF4Columns)
 }
 
-// ParseQuantize returns the format that Heft converts weights to by its name in GGUF: QuantQ8
-// or QuantQ4, QuantNone for "" and "none". ok is false for other names.
+// ParseQuantize returns the format for the GGUF name of one that Heft converts weights to:
+// QuantQ8 or QuantQ4. It returns QuantNone for "" and "none". ok is false for other names.
 func ParseQuantize(name string) (f QuantFormat, ok bool) {
 	if name == "" {
 		return QuantNone, true

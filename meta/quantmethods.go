@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// A method is a quant_method of published configs: the formats that it may stand for, and the reader of its own fields.
+// A method is a quant_method of published configs: the formats that it may mean, and the reader
+// of its own fields.
 type method struct {
 	name    string
 	formats []QuantFormat
 	read    func(q *quantised, f *fields, values map[string]any)
 }
 
-// methods is the table.
+// methods is the table of quant_methods.
 var methods = []method{
 	{"auto-round", []QuantFormat{QuantGPTQ}, (*quantised).readAutoRound},
 	{"awq", []QuantFormat{QuantAWQ}, (*quantised).readAWQ},
@@ -27,24 +28,24 @@ var methods = []method{
 	{"mxfp4", []QuantFormat{QuantMXFP4}, nil},
 }
 
-// quantised is what a config says about stored formats. If the checkpoint's headers are known, they
-// decide which weights are quantised; the config gives sizes and conventions only.
+// quantised is a config's description of stored formats. If the checkpoint's headers are known,
+// they decide which weights are quantised; the config only provides sizes and conventions.
 type quantised struct {
-	formats       []QuantFormat // that the method may stand for; empty without quantization_config
-	experts       QuantFormat   // of stacks of experts where they have another one, else QuantNone
+	formats       []QuantFormat // that the method may mean; empty without quantization_config
+	experts       QuantFormat   // of stacks of experts if they differ, else QuantNone
 	rows, columns int           // of a block of QuantFP8 or QuantInt8; 0: no blocks
-	perRow        bool          // without blocks: a scale for each row
+	perRow        bool          // if there are no blocks: one scale per row
 	otherNames    bool          // the config's method writes Companion.Other
 	zeros         bool          // optional zeros are written
 	inOrder       bool          // groups are in order: no index is written
-	inputs        int           // that share a scale of QuantGPTQ or QuantAWQ; 0: all
+	inputs        int           // inputs that share a scale of QuantGPTQ or QuantAWQ; 0: all
 	bias          int           // of QuantGPTQ's zeros
 	excluded      []exclusion   // modules that are not quantised
 	head          bool          // lm_head is quantised as well
-	groups        []configGroup // of compressed-tensors; nil for one form of all weights
+	groups        []configGroup // of compressed-tensors; nil if all weights have one form
 }
 
-// usualQuantised has the sizes and conventions that most published models have.
+// usualQuantised returns the sizes and conventions of most published models.
 func usualQuantised() quantised { return quantised{rows: 128, columns: 128, bias: 1} }
 
 // quantisation reads quantization_config.
@@ -82,11 +83,11 @@ func (f *fields) quantisation() quantised {
 
 const quantField = "quantization_config."
 
-// unquantisedAdvice says what to do about a published format that Heft does not support.
+// unquantisedAdvice says how to avoid a published format that Heft does not support.
 const unquantisedAdvice = "take the model's bfloat16 folder with --quantize q4_0, or a GGUF file"
 
-// refuseMLX rejects the config of weights that MLX has quantised. They have the names of unquantised
-// weights and no quant_method: only the field quantization tells.
+// refuseMLX rejects the config of weights that MLX has quantised. They have the names of
+// unquantised weights and no quant_method; only the field quantization distinguishes them.
 func (f *fields) refuseMLX() {
 	c, _ := f.values["quantization"].(map[string]any)
 	if c["group_size"] != nil && c["bits"] != nil {
@@ -136,7 +137,7 @@ func (q *quantised) readNibbles(f *fields, c map[string]any) {
 	q.head, _ = c["lm_head"].(bool)
 }
 
-// readAutoRound reads the fields of AutoRound, which packs as GPTQ or as AWQ does.
+// readAutoRound reads the fields of AutoRound, which packs weights like GPTQ or AWQ.
 func (q *quantised) readAutoRound(f *fields, c map[string]any) {
 	switch packing, _ := c["packing_format"].(string); packing {
 	case "", "auto_round:auto_gptq", "auto_round:gptqmodel", "auto_gptq":
@@ -182,15 +183,16 @@ func (q *quantised) block(f *fields, name string, value any) {
 	q.rows, q.columns = int(sizes[0]), int(sizes[1])
 }
 
-// An exclusion is an entry of modules_to_not_convert and its like: as in transformers a regular expression
-// that the module's path begins with, or a name that stands at its end or among its parts.
-// compressed-tensors writes "re:" before an expression; modelopt writes "*" for any characters.
+// An exclusion is an entry of modules_to_not_convert or a similar list. As in transformers it is
+// a regular expression that matches a prefix of the module's path, or a name that is the end or
+// one of the parts of the path. compressed-tensors writes "re:" before an expression; modelopt
+// writes "*" for any characters.
 type exclusion struct {
 	name    string
 	pattern *regexp.Regexp // nil where name is none
 }
 
-// maxExclusions bounds the list; the longest published one has some 500 names.
+// maxExclusions is the maximum length of the list. The longest published one has about 500 names.
 const maxExclusions = 1 << 14
 
 // exclude reads the modules that are not quantised.

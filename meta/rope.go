@@ -9,21 +9,22 @@ import (
 type ropeDefaults struct {
 	theta        float64
 	thetaField   string  // "" means rope_theta
-	partial      float64 // part of a head that is rotated; 0: all, whatever the file says
+	partial      float64 // rotated part of a head; 0: all, and the file's value is ignored
 	partialField string  // "" means partial_rotary_factor
-	original     int     // of classes that have original_max_position_embeddings themselves
+	original     int     // for classes that have original_max_position_embeddings
 	allLong      bool    // "su" and "yarn" mean longrope
 	interleaved  bool
-	roundUp      bool           // an odd number of rotated dimensions becomes the next even one
-	proportional bool           // the type proportional is supported, and turns a part of a head; others turn all of it
+	roundUp      bool           // an odd number of rotated dimensions is rounded up to an even one
+	proportional bool           // the type proportional is supported and rotates a part of a head; other types rotate all of it
 	alpha        bool           // a dynamic rope with alpha has a fixed base
-	scaling      map[string]any // of classes that scale without being told
+	scaling      map[string]any // for classes that scale by default
 	headDim      int
 	context      int // max_position_embeddings
 }
 
 // rope reads the rotary embedding: rope_theta and rope_scaling of published configs, or
-// rope_parameters of transformers 5. As in transformers, a rope_scaling that is not empty wins.
+// rope_parameters of transformers 5. As in transformers, a rope_scaling that is not empty takes
+// precedence.
 func (f *fields) rope(def ropeDefaults) *RopeSpec {
 	return f.ropeFrom(f.ropeParameters(def), false, def)
 }
@@ -41,7 +42,8 @@ func (f *fields) ropeParameters(def ropeDefaults) *fields {
 }
 
 // layerRopes reads the ropes of layers with full attention and of those with a window. Published
-// files have one scaling, for full layers alone; transformers 5 nests them by layer type.
+// files have one scaling, which applies only to full layers; transformers 5 nests the ropes by
+// layer type.
 func (f *fields) layerRopes(full, local ropeDefaults) (*RopeSpec, *RopeSpec) {
 	var fullParams, localParams *fields
 	if p := f.object("rope_parameters"); p != nil {
@@ -58,7 +60,7 @@ func (f *fields) layerRopes(full, local ropeDefaults) (*RopeSpec, *RopeSpec) {
 	return f.ropeFrom(fullParams, true, full), f.ropeFrom(localParams, true, local)
 }
 
-// ropeFrom reads a rotary embedding with its parameters in p, which may be nil. nested says that
+// ropeFrom reads a rotary embedding with its parameters in p, which may be nil. nested is set if
 // the config has several sets by layer type.
 func (f *fields) ropeFrom(p *fields, nested bool, def ropeDefaults) *RopeSpec {
 	r := &RopeSpec{
@@ -94,7 +96,7 @@ func (f *fields) ropeFrom(p *fields, nested bool, def ropeDefaults) *RopeSpec {
 	}
 	const original = "original_max_position_embeddings"
 	r.Original = p.size(original, r.Max)
-	if !nested { // the reference prefers the field beside the parameters
+	if !nested { // the reference prefers the field next to the parameters
 		if def.original != 0 {
 			r.Original = def.original
 		}
@@ -110,7 +112,8 @@ func (f *fields) ropeFrom(p *fields, nested bool, def ropeDefaults) *RopeSpec {
 	default:
 		p.scaling(r, def.allLong)
 	}
-	// The reference looks for truncate beside the kinds of layers, where files that have kinds do not have it.
+	// The reference looks for truncate next to the layer types, but files with layer types do not
+	// have it there.
 	r.NoTruncate = r.NoTruncate && !nested
 	return r
 }
@@ -154,7 +157,8 @@ func (p *fields) scaling(r *RopeSpec, allLong bool) {
 	}
 }
 
-// proportional reads a rope that turns a part of the dimensions, with the frequencies of all of them.
+// proportional reads a rope that rotates a part of the dimensions with the frequencies of all of
+// them.
 func (p *fields) proportional(r *RopeSpec) {
 	partial := p.positive("partial_rotary_factor", 1)
 	if partial > 1 {
@@ -165,8 +169,8 @@ func (p *fields) proportional(r *RopeSpec) {
 	r.Angles = int(partial * float64(r.Dim) / 2)
 }
 
-// stretch multiplies the base of a dynamic rope that has alpha, once for all lengths. It reports whether
-// there is one.
+// stretch scales the base of a dynamic rope that has alpha, once for all lengths. It reports
+// whether there is an alpha.
 func (p *fields) stretch(r *RopeSpec) bool {
 	alpha := p.float("alpha", 0)
 	if alpha == 0 || p.ropeType() != "dynamic" {
@@ -188,7 +192,7 @@ func (p *fields) ropeType() string {
 	return p.text("rope_type", "default")
 }
 
-// required returns a number above 0 that has no default.
+// required returns a positive number that has no default.
 func (p *fields) required(name string) float64 {
 	if !p.has(name) {
 		p.fail(name, "missing")
@@ -227,7 +231,7 @@ func (p *fields) longRope(r *RopeSpec) {
 	}
 }
 
-// factors returns a list of want numbers above 0.
+// factors returns a list of want positive numbers.
 func (p *fields) factors(name string, want int) []float64 {
 	list := p.floats(name)
 	if len(list) != want {
@@ -241,7 +245,7 @@ func (p *fields) factors(name string, want int) []float64 {
 	return list
 }
 
-// attentionFactor returns the factor, or 0 if the formula gives it.
+// attentionFactor returns the factor, or 0 if a formula determines it.
 func (p *fields) attentionFactor() float64 {
 	if !p.has("attention_factor") {
 		return 0
@@ -249,7 +253,7 @@ func (p *fields) attentionFactor() float64 {
 	return p.positive("attention_factor", 1)
 }
 
-// contextOf returns the context length of a model with this embedding: the config's, or the trained
+// contextOf returns the context of a model with this embedding: the config's, or the trained
 // length times yarn's factor if that is more.
 func (r *RopeSpec) contextOf(stated int) int {
 	if r == nil || r.Type != RopeYarn {
@@ -258,8 +262,9 @@ func (r *RopeSpec) contextOf(stated int) int {
 	return max(stated, int(min(float64(r.Original)*r.Factor, maxSize)))
 }
 
-// reachOf returns how many tokens a linear or dynamic scaling is made for: the config states the trained
-// length, which is also the context. It is 0 for other embeddings.
+// reachOf returns the number of tokens for which a linear or dynamic scaling is made. For these,
+// the config states the trained length, which is also the context. It returns 0 for other
+// embeddings.
 func (r *RopeSpec) reachOf(stated int) int {
 	if r == nil || r.Type != RopeLinear && r.Type != RopeDynamic {
 		return 0
@@ -267,9 +272,9 @@ func (r *RopeSpec) reachOf(stated int) int {
 	return int(min(float64(stated)*r.Factor, maxSize))
 }
 
-// Frequencies returns the Dim/2 inverse frequencies for a sequence of length tokens, and the factor
-// of cos and sin. Only RopeDynamic, RopeLongRope and LongScale depend on length, the number of
-// all tokens of the sequence.
+// Frequencies returns the Dim/2 inverse frequencies for a sequence of length tokens, and the
+// factor of cos and sin. Only RopeDynamic, RopeLongRope and LongScale depend on length, the total
+// number of tokens in the sequence.
 //
 // The formulas and their float32 arithmetic are those of transformers' modeling_rope_utils.
 func (r *RopeSpec) Frequencies(length int) (inv []float32, attentionScale float64) {
@@ -382,7 +387,7 @@ func (r *RopeSpec) yarn() ([]float32, float64) {
 	}
 	low, high = max(low, 0), min(high, float64(r.Dim-1))
 	if low == high {
-		high += 0.001 // the reference's guard against a ramp of no width
+		high += 0.001 // the reference's guard against a ramp of zero width
 	}
 	inv := r.powers(float32(r.Theta))
 	for i, pow := range inv {
@@ -402,7 +407,8 @@ func (r *RopeSpec) yarn() ([]float32, float64) {
 	return inv, scale
 }
 
-// correctionDim returns the dimension that rotates the given number of times in the trained length.
+// correctionDim returns the dimension that completes the given number of turns within the trained
+// length.
 func (r *RopeSpec) correctionDim(turns float64) float64 {
 	return float64(r.Dim) * math.Log(float64(r.Original)/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))
 }
@@ -414,7 +420,7 @@ func yarnScale(factor, mscale float64) float64 {
 	return 0.1*mscale*math.Log(factor) + 1
 }
 
-// longRope divides each frequency by its own factor, from one of two lists.
+// longRope divides each frequency by its own factor from one of two lists.
 func (r *RopeSpec) longRope(length int) ([]float32, float64) {
 	factors := r.ShortFactor
 	if length > r.Original {

@@ -9,7 +9,8 @@ func (s *MoESpec) Stacks() []string {
 	return []string{s.Experts, s.DownExperts}
 }
 
-// ExpertStacks returns the modules below a node with the given mixture whose parameters are stacked by expert.
+// ExpertStacks returns the modules below a node with the given MoE layer whose parameters are
+// stacked by expert.
 func (m *Module) ExpertStacks(s *MoESpec) (list []*Module) {
 	for _, name := range s.Stacks() {
 		if stack := m.Find(name); stack != nil {
@@ -19,7 +20,7 @@ func (m *Module) ExpertStacks(s *MoESpec) (list []*Module) {
 	return list
 }
 
-// matricesOfExperts returns the stacked matrices of a mixture.
+// matricesOfExperts returns the stacked matrices of an MoE layer.
 func (m *Module) matricesOfExperts(s *MoESpec) (list []*Param) {
 	stacks := m.ExpertStacks(s)
 	for i, stack := range stacks {
