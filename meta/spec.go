@@ -37,66 +37,69 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// CausalLMSpec runs a whole decoder: embedding, layers, final norm, head, as the ForCausalLM classes of transformers
-// do. Token ids become hidden states, [tokens, Hidden], and these logits, [tokens, Vocab]. With x = the embedding of a
-// token and h = what the last block returns:
+// CausalLMSpec runs a whole decoder, as the ForCausalLM classes of transformers do: embedding,
+// layers, final norm, head. Token ids become hidden states, [tokens, Hidden], and these become
+// logits, [tokens, Vocab]. With x = the embedding of a token and h = the output of the last
+// block:
 //
-//	first block's operand = EmbedNorm(EmbedProject(EmbedScale·x) + Positions[position])
-//	logits                = LogitSoftcap·tanh(LogitScale·Head(BeforeHead(NormProject(Norm(h)))) / LogitSoftcap)
+//	input of the first block = EmbedNorm(EmbedProject(EmbedScale·x) + Positions[position])
+//	logits                   = LogitSoftcap·tanh(LogitScale·Head(BeforeHead(NormProject(Norm(h)))) / LogitSoftcap)
 //
 // Parts that are not set are left out. Paths are dotted and relative to the node.
 type CausalLMSpec struct {
 	Embed     string // Embedding of token ids
-	EmbedNorm string // norm of the embeddings, "" for none
+	EmbedNorm string // norm of the embeddings, "" if none
 	Positions string // Embedding of absolute positions, "" if none
 	// FirstPosition is the row of Positions for the first token of a sequence (OPT: 2).
 	FirstPosition int
-	// Sinusoids, nil for none, are sines of positions, added to the first half of the embeddings' channels, and
-	// cosines, added to the other (XGLM).
+	// Sinusoids, if not nil, are sinusoidal positions: sines are added to the first half of the
+	// embeddings' channels, and cosines to the second half (XGLM).
 	Sinusoids  *RopeSpec
 	EmbedScale float32 // multiplies the embeddings; 0 means 1
-	// EmbedProject and NormProject, "" for none, are Linears of the embeddings, before positions are added, and of what
-	// Norm leaves, before Head.
+	// EmbedProject and NormProject are Linears, or "". EmbedProject is applied to the embeddings
+	// before positions are added. NormProject is applied to the result of Norm, before Head.
 	EmbedProject, NormProject string
 	Layers                    string          // ModuleList of Blocks
-	Norm                      string          // final norm, "" for none
-	NormScale                 float32         // multiplies the operand of Norm; 0 means 1
-	BeforeHead                *BeforeHeadSpec // nil for none
+	Norm                      string          // final norm, "" if none
+	NormScale                 float32         // multiplies the input of Norm; 0 means 1
+	BeforeHead                *BeforeHeadSpec // nil if none
 	Head                      string          // Linear to the vocabulary
 
-	AltUp    *AltUpSpec    // hidden states are several streams, of which blocks compute one; nil for one
-	PerLayer *PerLayerSpec // what blocks with a LayerInput get; nil for none
-	Streams  *StreamsSpec  // the residual stream is several; nil for one
-	Join     *JoinSpec     // what joins embeddings and hidden states of another model; nil for none
-	// KeepsEmbeddings says that the embeddings stand behind the hidden states, in rows of 2·Hidden channels, and pass all
-	// blocks unchanged. The blocks have BesideEmbeddings.
+	AltUp    *AltUpSpec    // hidden states are several streams, of which blocks compute one; nil if one
+	PerLayer *PerLayerSpec // inputs of blocks with a LayerInput; nil if none
+	Streams  *StreamsSpec  // the residual stream is several; nil if one
+	Join     *JoinSpec     // joins embeddings and hidden states of another model; nil if none
+	// KeepsEmbeddings means that rows have 2·Hidden channels: the hidden states followed by the
+	// embeddings, which all blocks leave unchanged. The blocks have BesideEmbeddings set.
 	KeepsEmbeddings bool
 
 	LogitScale   float32 // multiplies the logits; 0 means 1
 	LogitSoftcap float32 // bounds the logits (Gemma 2); 0 means none
 
-	Vocab, Hidden int // logits of a token, the first rows of Head, and channels of the embeddings and of the operand of Head
+	Vocab, Hidden int // logits of a token, the first rows of Head, and channels of the embeddings and of the input of Head
 	Context       int // tokens that the config allows for a sequence, rope scaling included
 	Reach         int // tokens that a linear or dynamic rope scaling is made for, if they are more than Context
 }
 
-// BeforeHeadSpec is Norm(Act(Dense(x))) in front of a head (ModernBERT). Dense is a Linear that keeps the width. States that are
-// asked for beside logits, embeddings of texts among them, are the operand x.
+// BeforeHeadSpec is Norm(Act(Dense(x))) before a head (ModernBERT). Dense is a Linear that keeps
+// the width. Hidden states that are returned in addition to logits, such as those of text
+// embeddings, are x.
 type BeforeHeadSpec struct {
 	Dense, Norm string // dotted paths of the root
 	Act         Activation
 }
 
-// BlockSpec wires one decoder layer. It maps hidden states x to y of the same shape, [tokens, channels]. With a =
-// Attention and m = MLP or MoE:
+// BlockSpec wires one decoder layer. It maps hidden states x to y of the same shape, [tokens,
+// channels]. With a = Attention and m = MLP or MoE:
 //
 //	sequential: h = x + s·post(a(pre(x)));  y = h + s'·post'(m(pre'(h)))
 //	parallel:   y = x + s·a(pre(x)) + s·m(pre'(x))
 //
-// Each norm is the name of a child, or "" for none. Pre-norm (Llama) sets AttentionNorm and MLPNorm,
-// post-norm (OLMo 2) the two Post norms, sandwich (Gemma 2) all four. A parallel block with one norm (GPT-J)
-// has equal MLPNorm and AttentionNorm. With NormSums (OPT-350M), in a sequential block, the two Post norms apply to
-// the sums: h = post(x + s·a(x)), y = post'(h + s·m(h)).
+// Each norm is the name of a child, or "" for none. Pre-norm (Llama) sets AttentionNorm and
+// MLPNorm, post-norm (OLMo 2) the two Post norms, sandwich (Gemma 2) all four. A parallel block
+// with one norm (GPT-J) has equal MLPNorm and AttentionNorm. With NormSums (OPT-350M), in a
+// sequential block, the two Post norms apply to the sums: h = post(x + s·a(x)), y = post'(h +
+// s·m(h)).
 type BlockSpec struct {
 	Parallel          bool
 	NormSums          bool
@@ -105,86 +108,95 @@ type BlockSpec struct {
 	PostAttentionNorm string
 	MLPNorm           string
 	MLP               string
-	// Plain, nil for none, replaces MLP: its projections are children of the block itself.
+	// Plain, if not nil, replaces MLP: its projections are children of the block itself.
 	Plain         *MLPSpec
 	PostMLPNorm   string
 	ResidualScale float32 // s and s'; 0 means 1
 	MLPScale      float32 // s' where it differs from s, in a sequential block; 0: it does not
-	// AttentionResidual and MLPResidual, "" for none, name Params [hidden] of the block, by which the residual stream is
-	// multiplied before the result of the branch is added (transformers' DogeDecoderLayer).
+	// AttentionResidual and MLPResidual name Params [hidden] of the block, or are "". They
+	// multiply the residual stream before the result of the branch is added (transformers'
+	// DogeDecoderLayer).
 	AttentionResidual, MLPResidual string
-	// NormedResidual says, of a sequential block, that what the norm before a branch leaves replaces the residual stream.
-	// AttentionKeep and MLPKeep multiply that stream before the result of the branch is added; 0 means 1 (MiniMax-Text-01).
+	// NormedResidual means, in a sequential block, that the result of the norm before a branch
+	// replaces the residual stream. AttentionKeep and MLPKeep multiply that stream before the
+	// result of the branch is added; 0 means 1 (MiniMax-Text-01).
 	NormedResidual         bool
 	AttentionKeep, MLPKeep float32
-	// Attention or MLP may be "", with its norms: the layer has one branch. BesideAttention and BesideMLP
-	// name children, "" for none, whose operands are those of Attention and MLP, and whose results are added to
-	// theirs: the mixer of Falcon-H1, the mixture of Granite 4.
+	// Attention or MLP may be "", with its norms: the layer then has one branch. BesideAttention
+	// and BesideMLP name children, or are "". They have the same input as Attention and MLP, and
+	// their results are added to those: the mixer of Falcon-H1, the MoE layer of Granite 4.
 	BesideAttention, BesideMLP string
-	AttentionIn, AttentionOut  float32 // multiply the operand and the result of Attention; 0 means 1
+	AttentionIn, AttentionOut  float32 // multiply the input and the result of Attention; 0 means 1
 	MLPOut                     float32 // multiplies the result of MLP; 0 means 1
-	// Experts, "" for none, names a mixture of experts whose result is added to that of MLP. See
+	// Experts, if not nil, describes an MoE layer whose result is added to that of MLP. See
 	// [ExpertsSpec].
 	Experts *ExpertsSpec
-	// Input, nil for none, is a third branch behind the other two.
+	// Input, if not nil, is a third branch after the other two.
 	Input *LayerInputSpec
-	// Streams, nil for none, replaces the sums of a sequential block; see [StreamsSpec].
+	// Streams, if not nil, replaces the sums of a sequential block; see [StreamsSpec].
 	Streams *StreamsSpec
-	// NGrams, nil for none, is added to the streams before the branches.
+	// NGrams, if not nil, is added to the streams before the branches.
 	NGrams *NGramSpec
-	// AltUp, nil for none, is around the branches of a sequential block, and Laurel, nil for none, beside its attention.
+	// AltUp, if not nil, wraps the branches of a sequential block. Laurel, if not nil, is
+	// parallel to its attention.
 	AltUp  *AltUpSpec
 	Laurel *LaurelSpec
-	// AttentionConv and MLPConv, nil for none, are convolutions of the results of the branches, behind their norms, in a
-	// sequential block of two branches.
+	// AttentionConv and MLPConv, if not nil, are convolutions of the results of the branches,
+	// after their norms, in a sequential block of two branches.
 	AttentionConv, MLPConv *ResidualConvSpec
-	// Shortcut, "" for none, names a child whose operand is MLP's. Its result is added to the block's. Then, which Shortcut needs and nil
-	// is none, has the names of two further branches in sequence (LongCat Flash).
+	// Shortcut names a child with the same input as MLP, or is "". Its result is added to the
+	// block's. It requires Then, which names two further sequential branches and is otherwise nil
+	// (LongCat Flash).
 	Shortcut string
 	Then     *BlockSpec
-	// Entry, nil for none, changes x before all else, in a sequential block of two branches.
+	// Entry, if not nil, changes x first, in a sequential block of two branches.
 	Entry *EntrySpec
-	// Scalar, "" for none, names a Buffer of one number, which multiplies the block's result (Gemma 4).
+	// Scalar names a Buffer of one number that multiplies the block's result, or is "" (Gemma 4).
 	Scalar string
-	// BesideEmbeddings says that x is the first half of the channels, and that the block leaves the embeddings behind it as
-	// they are. Lead, nil for none, needs it. The block has one branch.
+	// BesideEmbeddings means that x is the first half of the channels, and that the block leaves
+	// the second half, the embeddings, unchanged. The block has one branch. Lead, if not nil,
+	// requires it.
 	BesideEmbeddings bool
 	Lead             *LeadSpec
 }
 
-// EntrySpec is Norm(Scale·x) in front of a block (RWKV): what comes out is the residual stream.
+// EntrySpec is Norm(Scale·x) before a block (RWKV). The result is the residual stream.
 type EntrySpec struct {
-	Norm  string  // of the block, "" for none
+	Norm  string  // of the block, "" if none
 	Scale float32 // 0 means 1
 }
 
-// LeadSpec is a chain of modules in front of the only branch of a block, whose result is added to the operand of the
-// branch but not to the residual stream (Zamba2). With a = the block's Attention and e = the embeddings:
+// LeadSpec is a chain of modules before the only branch of a block. Its result is added to the
+// input of the branch but not to the residual stream (Zamba2). With a = the block's Attention, e
+// = the embeddings, and [x, e] = the channels of both:
 //
-//	y = x + a(pre(x + Out(MLP(MLPNorm(Attention(Norm(x and e side by side)))))))
+//	y = x + a(pre(x + Out(MLP(MLPNorm(Attention(Norm([x, e])))))))
 //
-// Names are children of the block. Their parameters may be those of an earlier block: see [Module.Unread].
+// Names are children of the block. Their parameters may be those of an earlier block: see
+// [Module.Unread].
 type LeadSpec struct {
 	Norm, Attention, MLPNorm, MLP, Out string
 }
 
-// ExpertsSpec is a mixture beside the MLP of a block, with norms of its own, as in Gemma 4: with m = MLP and e =
-// Experts, the second branch is y = h + post'(MLPOut(m(pre'(h))) + Out(e(In(h)))). Experts is a child of kind MoE
-// that has its parameters itself. The operand of Router is h, with RMS normalisation by RouterEps, times the weight
-// RouterScale and RouterFactor. All but the numbers are names of children.
+// ExpertsSpec is an MoE layer parallel to the MLP of a block, with its own norms, as in Gemma 4.
+// With m = MLP and e = Experts, the second branch is y = h + post'(MLPOut(m(pre'(h))) +
+// Out(e(In(h)))). Experts is a child of kind MoE that holds its parameters itself. The input of
+// Router is h, RMS-normalised with RouterEps, times the weight RouterScale and RouterFactor. All
+// fields but the numbers are names of children.
 type ExpertsSpec struct {
 	Experts, In, Out, MLPOut string
 	Router                   string // child with the parameters RouterScale and ExpertScale
-	RouterScale, ExpertScale string // [channels], and [experts], which multiplies the chosen weights by expert
+	RouterScale, ExpertScale string // [channels], and [experts], which multiplies the selected weights by expert
 	RouterEps, RouterFactor  float32
 }
 
-// PerLayerSpec makes, for each token, a vector of Width for each of Layers blocks, as in Gemma 3n: with t = Embed(token)
-// and h = the hidden states before the first block, the sum of t·EmbedScale and Norm(Projection(h)·Factor),
-// multiplied by Scale. Tokens from Rows on, if that is not 0, have the embedding of token 0.
+// PerLayerSpec computes, for each token, a vector of Width channels for each of Layers blocks, as
+// in Gemma 3n. With t = Embed(token) and h = the hidden states before the first block, the
+// vectors are Scale·(t·EmbedScale + Norm(Projection(h)·Factor)). If Rows is not 0, tokens from
+// Rows on have the embedding of token 0.
 type PerLayerSpec struct {
-	// Embed is an Embedding of Layers·Width channels, Projection a Linear [Layers·Width, channels], and Norm a norm of
-	// each Width channels.
+	// Embed is an Embedding of Layers·Width channels, Projection a Linear [Layers·Width,
+	// channels], and Norm a norm of each Width channels.
 	Embed, Projection, Norm   string
 	Layers, Width, Rows       int
 	EmbedScale, Factor, Scale float32
@@ -193,37 +205,41 @@ type PerLayerSpec struct {
 // LayerInputSpec is the branch x + Norm(Projection(act(Gate(x)) · v)), where v is vector Index of
 // [PerLayerSpec], of Width channels. Names are children.
 type LayerInputSpec struct {
-	Gate, Projection, Norm string // Linears [Width, channels] and [channels, Width], and a norm, "" for none
+	Gate, Projection, Norm string // Linears [Width, channels] and [channels, Width], and a norm, "" if none
 	Index, Width           int
 	Act                    Activation
 }
 
-// MLPSpec runs a feed-forward layer. Names are Linear children. With Gate it is gated (GLU), as Llama's:
+// MLPSpec runs a feed-forward layer. Names are Linear children. With Gate it is gated (GLU), as
+// in Llama:
 //
 //	y = Scale·Down(InnerNorm(Act(GateScale·Gate(x)) · Up(x)))
 //
-// Without Gate and Fused it is plain, as GPT-2's: Down(Act(Up(x))). Fused is one projection for gate and up. Gate and
-// Up are [inner, channels], Fused [2·inner, channels], and Down [channels, inner].
+// Without Gate and Fused it is plain, as in GPT-2: Down(Act(Up(x))). Fused is one projection for
+// gate and up. Gate and Up are [inner, channels], Fused [2·inner, channels], and Down [channels,
+// inner].
 type MLPSpec struct {
 	Gate, Up, Down string
 	Fused          string
 	FusedOrder     GateOrder
-	// FusedAdapter, "" for none, names a Sequential whose result is added to that of Fused (Zamba2).
+	// FusedAdapter names a Sequential whose result is added to that of Fused (Zamba2), or is "".
 	FusedAdapter string
 	Act          Activation
-	// XIELU, "" for none, names a child with the numbers alpha_p and alpha_n (Params), beta and eps (Buffers)
-	// of the activation xIELU (Apertus), which replaces Act: beta·x + softplus(alpha_p)·x² above 0, and
-	// beta·x + (beta + softplus(alpha_n))·(exp(min(x, eps)) - 1 - x) up to 0.
+	// XIELU names a child with the parameters of the activation xIELU (Apertus), which replaces
+	// Act, or is "". The child has the Params alpha_p and alpha_n and the Buffers beta and eps,
+	// one number each. xIELU is beta·x + softplus(alpha_p)·x² above 0, and beta·x + (beta +
+	// softplus(alpha_n))·(exp(min(x, eps)) - 1 - x) up to 0.
 	XIELU     string
-	InnerNorm string  // norm of the operand of Down (BitNet), "" for none
+	InnerNorm string  // norm of the input of Down (BitNet), "" if none
 	Limit     float32 // clamp of ActClampedSiLU and ActSiLUAtMost
-	// Sparse replaces the result g of Gate by max(0, g - mean - Cutoff·deviation), by the mean and the standard
-	// deviation of its row, whose squares are divided by its length (Gemma 3n).
+	// Sparse replaces the result g of Gate by max(0, g - mean - Cutoff·deviation), with the mean
+	// and the standard deviation of its row (Gemma 3n). The variance is the sum of squares
+	// divided by the length of the row.
 	Sparse bool
 	Cutoff float32
 	// GateScale multiplies the result of Gate, and Scale that of Down; 0 means 1.
 	GateScale, Scale float32
-	// ScaleParam, "" for none, names a Param [1] of the MLP, which multiplies the result.
+	// ScaleParam names a Param [1] of the MLP that multiplies the result, or is "".
 	ScaleParam string
 }
 
@@ -236,7 +252,7 @@ const (
 	GateInterleaved                  // gate and up row by row
 )
 
-// Activation is a pointwise function. In a gated layer its result is multiplied by up.
+// Activation is a pointwise function. In a gated layer its result is multiplied by that of Up.
 type Activation uint8
 
 // The activations, as config.json names them.
@@ -250,7 +266,8 @@ const (
 	ActSigmoid
 	ActClampedSwiGLU // gpt-oss: with g = min(gate, limit), (clamp(up, ±limit) + 1) · g·sigmoid(1.702 g)
 	ActReLU2         // relu2: the square of relu
-	// ActExpRest is exp(min(x, -limit)) - 1 - x for x up to 0, and 0 above: the curved part of xIELU.
+	// ActExpRest is exp(min(x, -limit)) - 1 - x for x up to 0, and 0 above: the curved part of
+	// xIELU.
 	ActExpRest
 	ActClampedSiLU // DeepSeek-V4: silu(min(gate, limit)) · clamp(up, ±limit)
 	ActClamp       // clamp(x, ±limit)
@@ -259,52 +276,57 @@ const (
 	ActSiLUAtMost  // Step 3.7: min(silu(gate), limit) · clamp(up, ±limit), for limits from 0.28 on
 )
 
-// MoESpec runs a mixture of experts. The router's logits, one per expert, become scores. For each token the TopK
-// experts of the highest scores are chosen; of equal scores the lower number. With e for the chosen experts:
+// MoESpec runs a mixture of experts (MoE). The router's logits, one per expert, become scores.
+// For each token the router selects the TopK experts with the highest scores; of equal scores the
+// lower number. With e for the selected experts:
 //
 //	y = sum of Scale·weight[e]·expert[e](x) + sigmoid(SharedGate(x))·Shared(x)
 //
-// where a weight is the score of an expert, and expert[e] is an MLP, gated unless Plain is set. Parts that are not
-// set are left out. In the shapes below E is Count, H the channels of x, and F those inside an expert.
+// where a weight is the score of an expert, and expert[e] is an MLP, gated unless Plain is set.
+// Parts that are not set are left out. In the shapes below E is Count, H the channels of x, and F
+// the channels inside an expert.
 type MoESpec struct {
 	Router      string // child with weight [E+Identity, H] and maybe bias [E+Identity]
 	Experts     string // child whose parameters are stacked by expert; "" for the node itself, see [ExpertsSpec]
 	DownExperts string // child with the Param Down instead of Experts, which is then held after the other (JetMoE)
-	Shared      string // child MLP that every token passes, or "" if none
+	Shared      string // child MLP that every token uses, or "" if none
 	SharedGate  string // Linear [1, H] whose sigmoid multiplies Shared (Qwen2-MoE), or "" if none
 	Count, TopK int
-	Identity    int // experts of the router behind Count, which have no weights: their result is their operand (LongCat Flash)
-	// Scored, nil for none, are experts of the router behind Count that every token passes. Their scores, with Score
-	// ScoreSigmoid, are among those that Renormalise divides by their sum (Inkling). There is no Identity and no Table.
+	Identity    int // experts of the router after Count, which have no weights: their result is their input (LongCat Flash)
+	// Scored, if not nil, describes experts after Count that every token uses. Their scores, with
+	// Score ScoreSigmoid, are among those that Renormalise divides by their sum (Inkling). It
+	// excludes Identity and Table.
 	Scored *ScoredSpec
-	// RouterScale, "" for none, names a Param [1] of the router, which multiplies all weights.
+	// RouterScale names a Param [1] of the router that multiplies all weights, or is "".
 	RouterScale string
 	Score       RouterScore
-	Renormalise bool    // chosen weights are divided by their sum
-	Scale       float32 // multiplies the chosen weights; 0 means 1
-	ScaleInput  bool    // the weights multiply the experts' operands instead of their results (Llama 4)
-	// Correction is a Buffer of the router or of the node, or a Param below the router, [E+Identity]. It is added to the
-	// scores for choosing only (DeepSeek-V3's e_score_correction_bias), of which those of Scored are none.
+	Renormalise bool    // selected weights are divided by their sum
+	Scale       float32 // multiplies the selected weights; 0 means 1
+	ScaleInput  bool    // the weights multiply the experts' inputs instead of their results (Llama 4)
+	// Correction names a Buffer of the router or of the node, or a Param below the router,
+	// [E+Identity]. It is added to the scores only for selecting experts (DeepSeek-V3's
+	// e_score_correction_bias). It has no values for the experts of Scored.
 	Correction string
 	Jitter     float32 // of ScoreSparseMixer
 	Softcap    float32 // of the router's logits x: Softcap·tanh(x/Softcap); 0: none
-	// Table, "" for none, names a Buffer of the router, [vocabulary, TopK]: the experts of each token. The
-	// scores weigh them only (DeepSeek-V4).
+	// Table names a Buffer of the router, [vocabulary, TopK], with the experts of each token id,
+	// or is "". The scores then only weigh the experts (DeepSeek-V4).
 	Table string
-	// Groups of neighbouring experts rank by their best corrected score, and experts are chosen from the best TopGroups
-	// of them (DeepSeek-V2). 0: none.
+	// Groups is the number of groups of adjacent experts, or 0. Groups are ranked by their best
+	// corrected score, and experts are selected from the best TopGroups groups (DeepSeek-V2).
 	Groups    int
 	TopGroups int
-	// GroupsByTwo says that groups rank by the sum of their best two scores instead of their best one (DeepSeek-V3).
+	// GroupsByTwo ranks groups by the sum of their two best scores instead of their best one
+	// (DeepSeek-V3).
 	GroupsByTwo bool
 
 	GateUp, Down         string // Params of Experts: [E, 2·F, H] and [E, H, F]
 	GateUpBias, DownBias string // Params of Experts: [E, 2·F] and [E, H], "" if none
-	SumBias              string // Param [H] of the node, added to the sum; the weights of a token add up to 1; "" if none
+	SumBias              string // Param [H] of the node, added to the sum; the weights of a token add up to 1; or ""
 	Transposed           bool   // [E, H, 2·F] and [E, F, H] instead
 	Plain                bool   // experts are down(act(up(x))): GateUp names up alone, [E, F, H]
-	// LatentDown and LatentUp, "" for none, are Linears before and behind the sum of the routed experts, whose H is
-	// then the number of LatentDown's rows (Nemotron-H).
+	// LatentDown and LatentUp are Linears, or "". LatentDown is applied before the routed
+	// experts, whose H is then its number of rows, and LatentUp to their sum (Nemotron-H).
 	LatentDown, LatentUp string
 	GateOrder            GateOrder
 	// Reordered says that the checkpoint has the rows of GateUp in another order than transformers.
@@ -313,16 +335,17 @@ type MoESpec struct {
 	Limit     float32 // clamp of ActClampedSwiGLU, ActClampedSiLU and ActSiLUAtMost
 }
 
-// ScoredSpec is Count gated experts that every token passes, in the child Name of a mixture, with the mixture's
-// activation. Its Params are stacked: Gate and Up [Count, F, H] and Down [Count, H, F]; or GateUp [Count, 2·F, H] instead of
-// Gate and Up, whose rows have the mixture's GateOrder.
+// ScoredSpec is Count gated experts that every token uses, in the child Name of an MoE layer,
+// with the layer's activation. Its Params are stacked: Gate and Up [Count, F, H] and Down [Count,
+// H, F]. Instead of Gate and Up it may have GateUp [Count, 2·F, H], whose rows have the layer's
+// GateOrder.
 type ScoredSpec struct {
 	Name                   string
 	Count                  int
 	Gate, Up, GateUp, Down string
 }
 
-// Chosen is how many experts the router gives a token: TopK, and those of Scored behind them.
+// Chosen returns the number of experts per token: TopK, and those of Scored.
 func (m *MoESpec) Chosen() int {
 	if m.Scored == nil {
 		return m.TopK
@@ -335,37 +358,39 @@ type RouterScore uint8
 
 // The scores.
 const (
-	ScoreSoftmax     RouterScore = iota // softmax over all experts, then choose
-	ScoreTopKSoftmax                    // choose, then softmax over the chosen
-	ScoreSigmoid                        // sigmoid of each expert, then choose
-	ScoreTopKSigmoid                    // choose, then sigmoid
-	// ScoreSparseMixer, of Phi-3.5-MoE, chooses experts one after the other. The weight of each is its softmax over
-	// the experts that are left whose logits are within 2·Jitter of the highest, relative to the larger
-	// of the two sizes.
+	ScoreSoftmax     RouterScore = iota // softmax over all experts, then select
+	ScoreTopKSoftmax                    // select, then softmax over the selected
+	ScoreSigmoid                        // sigmoid of each expert, then select
+	ScoreTopKSigmoid                    // select, then sigmoid
+	// ScoreSparseMixer selects experts one after another (Phi-3.5-MoE). The weight of each is its
+	// softmax over the remaining experts whose logits are close to the highest one: within
+	// 2·Jitter, relative to the larger of both magnitudes.
 	ScoreSparseMixer
-	ScoreSqrtSoftplus // √ln(1 + exp(x)) of each expert, then choose (DeepSeek-V4)
+	ScoreSqrtSoftplus // √ln(1 + exp(x)) of each expert, then select (DeepSeek-V4)
 )
 
-// LinearSpec is y = x·Wᵀ + b of x [tokens, In], with the Param weight, [Out, In], or [In, Out] if Transposed (GPT-2's
-// Conv1D), and maybe the Param bias, [Out].
+// LinearSpec is y = x·Wᵀ + b for x [tokens, In]. The Param weight is [Out, In], or [In, Out] if
+// Transposed (GPT-2's Conv1D). The Param bias, [Out], is optional.
 type LinearSpec struct {
 	In, Out    int
 	Transposed bool
-	// PairRows is the rows of a head, if the checkpoint has each head's rows in the order of
-	// [Conventions].RopePairs: row i+HeadDim/2 behind row i. 0 is the order of transformers.
+	// PairRows is the number of rows of a head if the checkpoint has each head's rows in the
+	// order of [Conventions].RopePairs: row i+HeadDim/2 after row i. 0 means the order of
+	// transformers.
 	PairRows int
-	// RowTiling and ColumnTiling, nil for none, are the order of rows and columns in the checkpoint.
+	// RowTiling and ColumnTiling, if not nil, are the order of rows and columns in the
+	// checkpoint.
 	RowTiling, ColumnTiling *Tiling
 	// Reordered says that the checkpoint has the rows in another order than transformers.
 	Reordered bool
 }
 
-// Tiling is the order of rows or columns in which the value heads of a delta net are tiled over its key heads,
-// as [Conventions].TiledHeads says. The heads, of Dim rows each, begin at row From. Each of Keys key heads
-// has Per of them, which are neighbours in transformers.
+// Tiling is the order of rows or columns in which the value heads of a delta net are tiled over
+// its key heads, as [Conventions].TiledHeads describes. The heads, of Dim rows each, begin at row
+// From. Each of Keys key heads has Per of them, which are adjacent in transformers.
 type Tiling struct{ From, Keys, Per, Dim int }
 
-// Place returns where the checkpoint has a row of transformers.
+// Place returns the checkpoint's row for a row of transformers.
 func (t *Tiling) Place(row int) int {
 	if row < t.From {
 		return row
@@ -374,8 +399,8 @@ func (t *Tiling) Place(row int) int {
 	return t.From + (head%t.Per*t.Keys+head/t.Per)*t.Dim + i
 }
 
-// EmbeddingSpec is a table lookup: with the Param weight, [Rows, Dim], the result for an id is its row. An id from
-// Rows on is an error of the pass.
+// EmbeddingSpec is a table lookup: the result for an id is that row of the Param weight, [Rows,
+// Dim]. An id from Rows on fails the pass.
 type EmbeddingSpec struct {
 	Rows, Dim int
 	Padding   int // 1 + the row whose lookups get no gradient; 0 for none
@@ -385,25 +410,28 @@ type EmbeddingSpec struct {
 //
 //	y = (x - mean) / √(mean of (x - mean)² + Eps) · (weight + Offset) + bias
 //
-// where mean is 0 unless Layer is set. The Params weight and bias, [Dim], may be absent: then they are 1 and 0. A
-// row may have several times Dim channels, such as those of heads, which are then normalised one by one.
+// where mean is 0 unless Layer is set. The Params weight and bias, [Dim], are optional; they
+// default to 1 and 0. A row may have a multiple of Dim channels, such as those of heads, which
+// are normalised one by one.
 type NormSpec struct {
 	Dim    int
 	Eps    float32
 	Layer  bool    // LayerNorm: subtract the mean of the Dim channels
 	Offset float32 // added to the weight: 1 for Gemma
-	// Whole says that the checkpoint's weight includes what Offset adds in transformers.
+	// Whole means that the checkpoint's weight includes Offset.
 	Whole bool
 
-	// Heads > 0 normalises each head of Dim channels with its own weights (Cohere). The weight is [Heads,
-	// Dim] or [Heads·Dim]; or, if Each is set, the child of that name has a norm per head (StableLM).
+	// Heads > 0 normalises each head of Dim channels with its own weights (Cohere). The weight is
+	// [Heads, Dim] or [Heads·Dim]; or, if Each is set, the child of that name has a norm per head
+	// (StableLM).
 	Heads int
 	Each  string
 
-	// Inner and Gate, "" for none, name a norm and an MLP, children. With y = Inner(x) the result is y · sigmoid(Gate(y)), and
-	// Dim alone is set beside them (A.X K2).
+	// Inner and Gate name child modules, a norm and an MLP, or are "". With y = Inner(x) the
+	// result is y · sigmoid(Gate(y)). Of the other fields only Dim may then be set (A.X K2).
 	Inner, Gate string
 }
 
-// ActivationSpec is a pointwise function as a module. It has no parameters, and keeps the shape of its operand.
+// ActivationSpec is a pointwise function as a module. It has no parameters and keeps the shape of
+// its input.
 type ActivationSpec struct{ Act Activation }

@@ -9,7 +9,7 @@ func (s *MoESpec) Stacks() []string {
 	return []string{s.Experts, s.DownExperts}
 }
 
-// ExpertStacks returns the modules below a node with the given MoE layer whose parameters are
+// ExpertStacks returns the modules below m, a node with the MoE spec s, whose parameters are
 // stacked by expert.
 func (m *Module) ExpertStacks(s *MoESpec) (list []*Module) {
 	for _, name := range s.Stacks() {

@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// A tree as JSON is an object
+// A tree in JSON is an object
 //
 //	{"class": "Linear",
 //	 "params":   [["weight", [4, 3], "float32"], …],
 //	 "buffers":  [["mean", [4], "float32", true], …],
 //	 "children": [["name", {…}], …]}
 //
-// in registration order, empty lists left out. The fourth element of a parameter is
-// the dotted name of the one it is tied to; that of a buffer says whether it stands
-// in checkpoints. A child {"same_as": "a.b"} is the module a.b again. Both names
-// count from the root and refer to what stands earlier.
+// in registration order, without empty lists. The optional fourth element of a parameter is the
+// dotted name of the parameter that it is tied to. That of a buffer says whether checkpoints
+// contain it. A child {"same_as": "a.b"} is the module a.b under another name. Both kinds of
+// names begin at the root and refer to earlier modules or parameters.
 
-// ReadTree parses a tree. Its modules have no Kind and its parameters no sources. For any input it
-// returns an error or a tree that can be walked in finite time.
+// ReadTree parses a tree in JSON. Its modules have no Kind and its parameters no sources. For any
+// input it returns an error or a tree that can be walked in finite time.
 func ReadTree(data []byte) (*Module, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -44,25 +44,25 @@ func ReadTree(data []byte) (*Module, error) {
 	return root, nil
 }
 
-// maxTreeNames bounds the modules of a tree, each counted under all of its names, because a few
-// aliases of aliases could stand for more than can be listed.
+// maxTreeNames is the maximum number of modules in a tree, each counted under all of its names.
+// Without it, a few aliases of aliases could stand for more modules than can be listed.
 const maxTreeNames = 1 << 20
 
 type treeReader struct {
 	root  *Module
-	count tree            // sums sizes
-	size  map[*Module]int // names in complete modules, those under aliases included
+	count tree            // adds up sizes
+	size  map[*Module]int // number of names in complete modules, including those under aliases
 	index map[*Module]*names
 }
 
-// names has the children and parameters of one module by name.
+// names holds the children and parameters of one module by name.
 type names struct {
 	children map[string]*Module
 	params   map[string]*Param
 }
 
-// placed adds the name of a module to an error. The path is assembled on the way out, so that a
-// deep tree of long names costs nothing.
+// placed adds the name of a module to an error. The path is assembled while returning, so that a
+// deep tree of long names costs nothing without an error.
 func placed(name string, err error) error {
 	var at *treeError
 	if errors.As(err, &at) {
@@ -144,7 +144,7 @@ func (r *treeReader) module(name string, v any, parent *names) (*Module, error) 
 	return m, nil
 }
 
-// alias makes a module that is a second name of another.
+// alias returns a module that is another name of an existing module.
 func (r *treeReader) alias(name string, ref any) (*Module, error) {
 	path, ok := ref.(string)
 	if !ok || path == "" {
@@ -208,7 +208,7 @@ func (r *treeReader) tensors(m *Module, own *names, node map[string]any) error {
 	return nil
 }
 
-// tensor reads the name, shape and dtype that parameters and buffers begin with.
+// tensor reads the name, shape and dtype with which parameters and buffers begin.
 func (r *treeReader) tensor(row []any, own *names) (name string, shape []int, dtype DType, err error) {
 	if name, err = properName(row[0]); err != nil {
 		return name, nil, 0, err
@@ -240,7 +240,7 @@ func (r *treeReader) tensor(row []any, own *names) (name string, shape []int, dt
 	return name, shape, dtype, nil
 }
 
-// tie finds the parameter that p shares.
+// tie returns the parameter to which p is tied.
 func (r *treeReader) tie(ref any, p *Param) (*Param, error) {
 	if ref == nil {
 		return nil, nil

@@ -7,7 +7,7 @@ import (
 )
 
 // WriteTree returns the tree below root as JSON, without spaces. It is the inverse of [ReadTree].
-// It fails if a module or parameter shares one outside of the tree.
+// It returns an error if a module or parameter is shared with one outside of the tree.
 func WriteTree(root *Module) ([]byte, error) {
 	w := treeWriter{modules: map[*Module]string{}, params: map[*Param]string{}}
 	node, err := w.module(root, "")
@@ -34,7 +34,7 @@ type treeAlias struct {
 	SameAs string `json:"same_as"`
 }
 
-// treeWriter has the first name of every module and parameter that was written.
+// treeWriter holds the first name of every module and parameter that was written.
 type treeWriter struct {
 	modules map[*Module]string
 	params  map[*Param]string
@@ -76,7 +76,7 @@ func (w *treeWriter) module(m *Module, path string) (any, error) {
 	return node, nil
 }
 
-// shapeOf returns the shape, with [] instead of nil for a scalar.
+// shapeOf returns the shape, or [] instead of nil for a scalar.
 func shapeOf(shape []int) []int {
 	if shape == nil {
 		return []int{}

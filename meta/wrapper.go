@@ -18,8 +18,8 @@ type wrapper struct {
 	tiedText  bool   // the field counts in the text model's config as well
 }
 
-// wrappers returns the table of supported wrappers. A wrapper whose text model has an architecture
-// of its own names a row of architectures without a class.
+// wrappers returns the table of supported wrappers. If the text model of a wrapper has an
+// architecture of its own, that is a row of architectures without a class.
 func wrappers() []wrapper {
 	const text = "language_model"
 	return append(qwenWrappers(text), []wrapper{
@@ -76,7 +76,7 @@ func wrappers() []wrapper {
 	}...)
 }
 
-// qwenWrappers returns Qwen's models of the table.
+// qwenWrappers returns Qwen's models in the table.
 func qwenWrappers(text string) []wrapper {
 	return []wrapper{
 		{"qwen2_5_omni", "Qwen2_5OmniForConditionalGeneration", "Qwen2_5OmniThinkerModel", text, "qwen2_5_omni_text", true, false, false},
@@ -102,9 +102,8 @@ func lookupWrapper(modelType string) *wrapper {
 	return nil
 }
 
-// textFields returns the fields of the text model: those of text_config, else of the whole config,
-// which is the form in which Qwen2-VL is published. Fields that the whole config decides replace
-// those of text_config.
+// textFields returns the fields of the text model: those of text_config, or of the whole config,
+// as in published Qwen2-VL. Fields that the whole config determines replace those of text_config.
 func (w *wrapper) textFields(whole *fields) *fields {
 	whole = whole.thinker()
 	text := whole.object("text_config")
@@ -135,8 +134,8 @@ func (w *wrapper) textFields(whole *fields) *fields {
 	return &fields{at: text.at, values: values, errs: whole.errs}
 }
 
-// thinker returns the fields of thinker_config, which the parts of a model that answers in speech share with none, and
-// with them those of the whole config f for what is missing there. Without that field it returns f.
+// thinker returns the fields of thinker_config, for models that answer in speech, completed with
+// the fields of the whole config f. Without thinker_config it returns f.
 func (f *fields) thinker() *fields {
 	t := f.object("thinker_config")
 	if t == nil {
@@ -159,7 +158,7 @@ func (w *wrapper) textType(text *fields) string {
 	return text.text("model_type", w.text)
 }
 
-// textPath is the path of the text model in the tree.
+// textPath returns the path of the text model in the tree.
 func (t *tree) textPath() string {
 	if t.wrapper == nil {
 		return "model"
@@ -170,7 +169,7 @@ func (t *tree) textPath() string {
 	return "model." + t.wrapper.child
 }
 
-// headPath is the path of the head in the tree.
+// headPath returns the path of the head in the tree.
 func (t *tree) headPath() string {
 	if t.wrapper != nil && t.wrapper.model == "" {
 		return t.wrapper.child + ".lm_head"
@@ -178,8 +177,8 @@ func (t *tree) headPath() string {
 	return "lm_head"
 }
 
-// textModel adds the text model, which has the given class, below the root b. It returns its scope, and
-// that of the head.
+// textModel adds the text model, which has the given class, below the root b. It returns the
+// scopes of the text model and of the head.
 func (b *Builder) textModel(class string) (model, outer *Builder) {
 	w := b.tree.wrapper
 	switch {
@@ -195,7 +194,7 @@ func (b *Builder) textModel(class string) (model, outer *Builder) {
 // A Rename is another beginning that a checkpoint has for names of a tree's tensors.
 type Rename struct{ Tree, File string }
 
-// Apply returns the name that a checkpoint with this rename has for a tree's name.
+// Apply returns the checkpoint's name for a name of the tree.
 func (r Rename) Apply(name string) string {
 	if rest, ok := strings.CutPrefix(name, r.Tree); ok {
 		return r.File + rest
@@ -223,7 +222,7 @@ func (w *wrapper) renames() []Rename {
 	}
 }
 
-// textNames returns the beginnings of names of the text model's tensors in files.
+// textNames returns the prefixes of the text model's tensors in files.
 func (w *wrapper) textNames() []string {
 	if w == nil {
 		return nil
@@ -235,8 +234,8 @@ func (w *wrapper) textNames() []string {
 	return append(names, "tok_embeddings.", "lerope.", "output.", "model.llm.") // Mistral's own, and Inkling's
 }
 
-// OtherPart reports whether a checkpoint's tensor belongs to a part of the model beside the text
-// model, such as a vision tower. Heft does not read these parts.
+// OtherPart reports whether a checkpoint's tensor belongs to a part of the model other than the
+// text model, such as a vision tower. Heft does not use these parts.
 func (m *Model) OtherPart(tensor string) bool {
 	for _, prefix := range m.textNames {
 		if strings.HasPrefix(tensor, prefix) {
@@ -246,5 +245,6 @@ func (m *Model) OtherPart(tensor string) bool {
 	return m.textNames != nil
 }
 
-// IsWrapper reports whether models of a type have inputs other than text, whose parts Heft does not read.
+// IsWrapper reports whether models of a type also have inputs other than text, whose parts Heft
+// does not use.
 func IsWrapper(modelType string) bool { return lookupWrapper(modelType) != nil }
