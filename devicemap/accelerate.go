@@ -10,64 +10,66 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// DeviceMemory is an amount of memory on a device. Amounts may be fractions, because types of less
-// than a byte count exactly.
+// DeviceMemory is an amount of memory on a device. Amounts may be fractions, because dtypes of
+// less than a byte are counted exactly.
 type DeviceMemory struct {
 	Device Device
 	Bytes  float64
-	// Warning says what may be surprising about the size as the user wrote it. It is usually empty.
+	// Warning describes a size that is probably not what the user meant. It is usually empty.
 	Warning string
 }
 
-// Options are the arguments of InferAutoDeviceMap. The zero value has no memory except on disk.
+// Options are the arguments of InferAutoDeviceMap. With the zero value only the disk has memory.
 type Options struct {
-	// MaxMemory is the memory of each device, in any order. Other devices are not used, except for
-	// the disk, which has no limit. Nil means Available.
+	// MaxMemory is the memory of each device, in any order. Devices that are not listed are not
+	// used, except for the disk, which has no limit. nil means Available.
 	MaxMemory []DeviceMemory
 	// Available is the memory of the machine.
 	Available []DeviceMemory
-	// NoSplitModuleClasses are the classes of modules that are not split over devices.
+	// NoSplitModuleClasses are the classes of modules that must stay on one device.
 	NoSplitModuleClasses []string
 	// DType is the type that floating-point weights are loaded as, by a name that DTypeByteSize
-	// takes. Empty keeps the type of each tensor. It makes sizes smaller, never larger.
+	// accepts. "" keeps the type of each tensor. It only makes sizes smaller, never larger.
 	DType string
-	// SpecialDTypes are the types of single tensors by path. They override everything else.
+	// SpecialDTypes are the types of single tensors by path. They override DType and the tensor's
+	// own type.
 	SpecialDTypes map[string]string
-	// OffloadBuffers offloads the buffers of offloaded modules too, so that no GPU needs room for
-	// them.
+	// OffloadBuffers also offloads the buffers of offloaded modules, so that no GPU needs room
+	// for them.
 	OffloadBuffers bool
-	// FallbackAllocation looks for a later module that fits before a device is left empty.
+	// FallbackAllocation searches for a later module that fits before a device is left empty.
 	FallbackAllocation bool
 }
 
 // InferredMap is the result of InferAutoDeviceMap.
 type InferredMap struct {
-	// Raw is the map in the order of placement. Map is the same with modules of one device grouped.
+	// Raw is the map in the order of placement. In Map, modules on the same device are grouped.
 	Raw, Map Map
-	// HomelessBuffers is the size of the buffers of offloaded modules if no GPU has room for them,
-	// else 0.
+	// HomelessBuffers is the size of the buffers of offloaded modules if no GPU has room for
+	// them, otherwise 0.
 	HomelessBuffers float64
-	// Minimum is, for each device that was left empty, the memory that the first module would have
-	// needed.
+	// Minimum is, for each device that was left empty, the memory that the first module would
+	// have needed.
 	Minimum []DeviceMemory
 	// Warnings are messages for the user.
 	Warnings []string
-	// Own says that Accelerate fails on this input and the result is Heft's: it compares ties by
-	// whole names and does not move modules that are placed.
+	// Own reports that Accelerate fails on this input and the result is Heft's. Heft compares
+	// ties by whole names and does not move placed modules.
 	Own bool
 }
 
-// InferAutoDeviceMap places the modules below root on devices in the order of the tree,
-// as Accelerate's infer_auto_device_map: GPUs by number, then the CPU, then the disk,
-// never going back to a device that was left.
+// InferAutoDeviceMap places the modules below root on devices, in the order of the tree, as
+// Accelerate's infer_auto_device_map does. It fills GPUs by number, then the CPU, then the disk,
+// and never returns to an earlier device.
 //
-// The first GPU and the CPU keep room for the largest layer that is still to be
-// placed, where a layer is a module without children or of a no-split class. A module
-// that does not fit is split into its parameters and children, unless it is a layer;
-// its direct buffers then have no entry. Tied parameters count at their first name, and
-// placing a module pulls in the modules that hold the other names.
+// The first GPU and the CPU reserve room for the largest layer that is not placed yet. A layer is
+// a module without children or of a no-split class. A module that does not fit is split into its
+// parameters and children, unless it is a layer; its direct buffers then have no entry. Tied
+// parameters are counted at their first name, and placing a module also places the modules that
+// hold the other names.
 //
-// It fails on unknown devices and dtypes and on trees that contain themselves.
+// InferAutoDeviceMap returns an error for unknown devices and dtypes, and for trees that contain
+// themselves.
 func InferAutoDeviceMap(root *meta.Module, o Options) (*InferredMap, error) {
 	t, memory, err := o.measure(root)
 	if err != nil {
@@ -76,7 +78,8 @@ func InferAutoDeviceMap(root *meta.Module, o Options) (*InferredMap, error) {
 	return infer(t, memory, o)
 }
 
-// measure returns the table of root's sizes as Accelerate counts them, and the memory in order.
+// measure returns the table of root's sizes as Accelerate counts them, and the memory in order of
+// devices.
 func (o *Options) measure(root *meta.Module) (*table, []DeviceMemory, error) {
 	sizes, err := accelerateSizing(o.DType, o.SpecialDTypes)
 	if err != nil {
@@ -90,7 +93,7 @@ func (o *Options) measure(root *meta.Module) (*table, []DeviceMemory, error) {
 	return t, memory, err
 }
 
-// infer is InferAutoDeviceMap on a table, with the memory in order.
+// infer is InferAutoDeviceMap for a table, with the memory in order.
 func infer(t *table, memory []DeviceMemory, o Options) (*InferredMap, error) {
 	s := newSolver(t, memory, o)
 	if err := s.run(); err != nil {
@@ -103,16 +106,16 @@ func infer(t *table, memory []DeviceMemory, o Options) (*InferredMap, error) {
 	return s.result(o), nil
 }
 
-// errTie says that a tied parameter's module is not among those left to place.
+// errTie reports that a tied parameter's module is not among those left to place.
 var errTie = errors.New("devicemap: a tied parameter's module is not to be found")
 
 // A slot is a device while it is being filled.
 type slot struct {
 	device  Device
 	limit   float64 // +Inf for the disk
-	main    bool    // keeps room for the largest layer left
+	main    bool    // reserves room for the largest layer left
 	used    float64
-	buffers float64 // buffers of the entries placed here
+	buffers float64 // size of the buffers of entries placed here
 }
 
 // A solver is one run of InferAutoDeviceMap.
@@ -120,15 +123,15 @@ type solver struct {
 	*table
 	slots    []slot
 	at       int     // the slot being filled
-	todo     []int32 // nodes that are not placed; the last element comes next
+	todo     []int32 // nodes that are not placed; the last one is next
 	noSplit  map[string]bool
 	tolerant bool
-	// fallbacks is how often something may still be brought forward; it ends the
-	// search where two tied modules keep taking each other's place.
+	// fallbacks is the number of nodes that may still be brought forward. It ends the search if
+	// two tied modules keep replacing each other.
 	fallbacks int
 
-	// The largest layer left, as of the last time it was looked for, and the layers
-	// of this size that were not yet taken up.
+	// The largest layer left when it was last searched, and the layers of this size that were not
+	// reached since.
 	largest     float64
 	isLargest   []bool
 	largestLeft int
@@ -160,8 +163,8 @@ func newSolver(t *table, memory []DeviceMemory, o Options) *solver {
 	return s
 }
 
-// markMain marks the devices to which offloaded layers come back: mps alone, or else
-// the first GPU and the CPU.
+// markMain marks the devices on which offloaded layers run: mps, or else the first GPU and the
+// CPU.
 func (s *solver) markMain() {
 	i := slices.IndexFunc(s.slots, func(d slot) bool { return d.device == MPS })
 	if i >= 0 {
@@ -186,8 +189,8 @@ func (s *solver) run() error {
 	return nil
 }
 
-// step places node i on the current device, or splits it or something tied to it, or
-// goes to the next device and leaves i to the next step.
+// step places node i on the current device, or splits it or a node tied to it, or advances to the
+// next device and leaves i to the next step.
 func (s *solver) step(i int32) error {
 	s.takeUp(i)
 	d := &s.slots[s.at]
@@ -228,14 +231,14 @@ func (s *solver) step(i int32) error {
 	return nil
 }
 
-// push puts nodes before all that are not placed. The first of nodes comes next.
+// push puts nodes before all unplaced nodes. The first of them is next.
 func (s *solver) push(nodes ...int32) {
 	for _, n := range slices.Backward(nodes) {
 		s.todo = append(s.todo, n)
 	}
 }
 
-// place puts node i and the modules tied to it on the current device.
+// place places node i and the modules tied to it on the current device.
 func (s *solver) place(i int32, holders []int32, size float64) {
 	d := &s.slots[s.at]
 	d.used += size
@@ -261,8 +264,8 @@ func (s *solver) splittable(i int32) bool {
 	return !s.childless(i) && !s.noSplit[s.nodes[i].module.Class]
 }
 
-// splitHolder splits the first of the tied modules that can be, and reports whether
-// there was one. Node i is then to be placed again.
+// splitHolder splits the first of the tied modules that can be split, and reports whether there
+// was one. Node i then has to be placed again.
 func (s *solver) splitHolder(i int32, holders []int32) bool {
 	for _, h := range holders {
 		if !s.splittable(h) {
@@ -277,10 +280,9 @@ func (s *solver) splitHolder(i int32, holders []int32) bool {
 	return false
 }
 
-// tied lists the modules among list that hold the parameters tied to those of node i,
-// one entry for each such parameter, and the size of i with them. Where a module
-// cannot be found, the tolerant solver looks among rest and else leaves it out; the
-// other returns errTie.
+// tied returns the modules in list that hold the parameters tied to those of node i, one entry
+// per parameter, and the size of i with them. If a module is not in list, the tolerant solver
+// searches rest, and skips it if it is not there either; otherwise tied returns errTie.
 func (s *solver) tied(i int32, list, rest []int32) (holders []int32, size float64, err error) {
 	size = s.nodes[i].size
 	for g := range s.ties {
@@ -305,9 +307,9 @@ func (s *solver) tied(i int32, list, rest []int32) (holders []int32, size float6
 	return holders, size, nil
 }
 
-// outside lists the names of a tie that are not in node i; some tells whether any is.
-// Accelerate looks for the node's path anywhere in the name, so that "0" seems to hold
-// "10.weight" as well.
+// outside returns the names of a tie that are not in node i. some reports whether any name is.
+// Accelerate searches for the node's path anywhere in the name, so that "0" also matches
+// "10.weight".
 func (s *solver) outside(i int32, g *tie) (outside []int32, some bool) {
 	for k, name := range g.names {
 		in := s.inside(g.nodes[k], i)
@@ -323,7 +325,7 @@ func (s *solver) outside(i int32, g *tie) (outside []int32, some bool) {
 	return outside, some
 }
 
-// holder returns the module of list that has parameter p.
+// holder returns the module in list that has parameter p.
 func (s *solver) holder(p int32, list []int32) (int32, bool) {
 	for _, n := range list {
 		if n != p && s.inside(p, n) {
@@ -351,7 +353,7 @@ func (s *solver) bufferBytes(i int32) float64 {
 	return sum
 }
 
-// result gathers what a finished run found.
+// result returns the result of a finished run.
 func (s *solver) result(o Options) *InferredMap {
 	r := &InferredMap{Minimum: s.minimum, Own: s.tolerant}
 	for k, i := range s.placed {
@@ -375,8 +377,8 @@ func (s *solver) result(o Options) *InferredMap {
 	return r
 }
 
-// coverTies gives names that no entry covers, as those in the second of two equal
-// modules, the device of the name that holds the values.
+// coverTies adds names that no entry covers, such as those in the second of two equal modules,
+// with the device of the name that holds the values.
 func (s *solver) coverTies(m *Map) {
 	for _, g := range s.ties {
 		var home Device

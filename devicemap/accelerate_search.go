@@ -2,8 +2,8 @@ package devicemap
 
 import "slices"
 
-// takeUp strikes the layers of node i off the largest ones, and looks for the next
-// largest when none is left.
+// takeUp removes the layers of node i from the largest ones, and searches for the next largest
+// when none is left.
 func (s *solver) takeUp(i int32) {
 	for n := i; n < s.nodes[i].end; n++ {
 		if s.isLargest[n] {
@@ -16,8 +16,8 @@ func (s *solver) takeUp(i int32) {
 	}
 }
 
-// findLargest looks for the largest layers among the nodes that are not placed. Bare tensors count as
-// layers only when asked for, which is once, at the start.
+// findLargest searches for the largest layers among the unplaced nodes. tensors is set once, at
+// the start, and counts bare tensors as layers.
 func (s *solver) findLargest(tensors bool) {
 	clear(s.isLargest)
 	s.largest, s.largestLeft = 0, 0
@@ -33,7 +33,7 @@ func (s *solver) findLargest(tensors bool) {
 	s.largestLeft = len(layers)
 }
 
-// appendLargest keeps the largest layers of those so far and those of node n.
+// appendLargest returns the largest layers among layers and those of node n.
 func (s *solver) appendLargest(layers []int32, n int32) []int32 {
 	if s.splittable(n) {
 		for c := n + 1; c < s.nodes[n].end; c = s.nodes[c].end {
@@ -53,8 +53,8 @@ func (s *solver) appendLargest(layers []int32, n int32) []int32 {
 	return layers
 }
 
-// fallBack looks among the nodes that are not placed for one of at most limit bytes, and
-// puts it and then node i next.
+// fallBack searches the unplaced nodes for one of at most limit bytes, and puts it next, followed
+// by node i.
 func (s *solver) fallBack(i int32, limit float64) (bool, error) {
 	if limit < 0 {
 		return false, nil
@@ -82,8 +82,7 @@ func (s *solver) fallBack(i int32, limit float64) (bool, error) {
 	return false, nil
 }
 
-// bringForward takes node n out of those that are not placed, splitting the modules around it in
-// place.
+// bringForward removes node n from the unplaced nodes. It splits the modules around it in place.
 func (s *solver) bringForward(n int32) {
 	for {
 		at := slices.IndexFunc(s.todo, func(e int32) bool { return s.inside(n, e) })
@@ -98,7 +97,7 @@ func (s *solver) bringForward(n int32) {
 	}
 }
 
-// splitInPlace replaces a node that is not placed by its parts.
+// splitInPlace replaces an unplaced node by its parts.
 func (s *solver) splitInPlace(at int) {
 	parts := s.split(s.todo[at])
 	slices.Reverse(parts)

@@ -8,9 +8,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// MaxMemory returns the memory to plan with, as Accelerate's get_max_memory: memory, or available
-// if memory is nil, in the order GPUs by number, mps, cpu, disk. If a device is given twice, the
-// last amount counts. An unknown device is an error.
+// MaxMemory returns the memory to plan with, as Accelerate's get_max_memory does: memory, or
+// available if memory is nil, in the order GPUs by number, mps, cpu, disk. If a device occurs
+// twice, the last amount counts. MaxMemory returns an error for an unknown device.
 func MaxMemory(memory, available []DeviceMemory) ([]DeviceMemory, error) {
 	if memory == nil {
 		memory = available
@@ -33,14 +33,14 @@ func MaxMemory(memory, available []DeviceMemory) ([]DeviceMemory, error) {
 	return list, nil
 }
 
-// BalancedMemory returns the memory that spreads the model evenly over the GPUs, as Accelerate's
-// get_balanced_memory. Every GPU but the last is limited to its share and a buffer: 1.25 times the
-// larger of the first block of each no-split class and the mean final module. With lowZero, GPU 0
-// gets only what the others cannot hold. Without a GPU the memory is unchanged. A single GPU of
-// o.Available keeps a tenth free.
+// BalancedMemory returns the memory limits that spread the model evenly over the GPUs, as
+// Accelerate's get_balanced_memory does. Every GPU but the last is limited to its share plus a
+// buffer: 1.25 times the larger of the first block of each no-split class and the mean final
+// module. With lowZero, GPU 0 gets only what the others cannot hold. Without a GPU the memory is
+// unchanged. A single GPU of o.Available keeps a tenth free.
 //
-// Accelerate fails if the memory has a disk, and on lowZero if the numbers of the GPUs have a gap.
-// BalancedMemory leaves the disk unchanged, and counts all other GPUs.
+// Accelerate fails if the memory has a disk, and for lowZero if the numbers of the GPUs have a
+// gap. BalancedMemory leaves the disk unchanged, and counts all other GPUs.
 func BalancedMemory(root *meta.Module, o Options, lowZero bool) ([]DeviceMemory, error) {
 	t, memory, err := o.measure(root)
 	if err != nil {
@@ -49,9 +49,9 @@ func BalancedMemory(root *meta.Module, o Options, lowZero bool) ([]DeviceMemory,
 	return balance(t, memory, o, lowZero), nil
 }
 
-// balance is BalancedMemory on a table, with the memory in order. It changes memory.
+// balance is BalancedMemory for a table, with the memory in order. It changes memory.
 func balance(t *table, memory []DeviceMemory, o Options, lowZero bool) []DeviceMemory {
-	var gpus []int // indices in memory of the GPUs that have any
+	var gpus []int // indices in memory of the GPUs with memory
 	for i, m := range memory {
 		if _, gpu := m.Device.GPU(); gpu && m.Bytes > 0 {
 			gpus = append(gpus, i)
@@ -64,7 +64,7 @@ func balance(t *table, memory []DeviceMemory, o Options, lowZero bool) []DeviceM
 	if shares == 1 {
 		lowZero = false
 		if o.MaxMemory == nil {
-			memory[0].Bytes *= 0.9 // of the GPU with the lowest number, empty or not
+			memory[0].Bytes *= 0.9 // of the GPU with the lowest number, even if it is empty
 		}
 	}
 	if lowZero {
@@ -83,8 +83,8 @@ func balance(t *table, memory []DeviceMemory, o Options, lowZero bool) []DeviceM
 	return memory
 }
 
-// leaveLast gives GPU 0 what the model needs beyond GPUs 1 to n-1, or beyond all others
-// where these numbers have a gap.
+// leaveLast limits GPU 0 to what the model needs beyond GPUs 1 to n-1, or beyond all others if
+// these numbers have a gap.
 func leaveLast(memory []DeviceMemory, total float64, n int) {
 	sum, all, found := 0.0, 0.0, 0
 	zero := -1
@@ -110,8 +110,8 @@ func leaveLast(memory []DeviceMemory, total float64, n int) {
 	memory[zero].Bytes = min(max(0, total-sum), memory[zero].Bytes)
 }
 
-// firstBlocks returns the size of the largest among the first module of each class. Modules
-// that have parameters come before those that have only buffers.
+// firstBlocks returns the size of the largest among the first modules of each class. Modules with
+// parameters precede those with only buffers.
 func (t *table) firstBlocks(classes []string) float64 {
 	first := map[string]float64{}
 	for _, params := range []bool{true, false} {
@@ -144,7 +144,8 @@ func (n *node) class() string {
 	return n.module.Class
 }
 
-// meanFinal returns the mean size of the modules that hold tensors but no module that does.
+// meanFinal returns the mean size of the modules that hold tensors but have no descendants that
+// do.
 func (t *table) meanFinal() float64 {
 	sum, count := 0.0, 0
 	for i := int32(1); i < int32(len(t.nodes)); i++ {

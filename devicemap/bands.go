@@ -1,29 +1,30 @@
 package devicemap
 
-// bandAheadBytes is the room that bands stream through where memory is not scarce: eight of the largest.
-// With four of them the disk waits for passes of many tokens; a room for more is not faster.
+// bandAheadBytes is the window for bands if memory is not scarce: eight of the largest bands.
+// With four of them, passes of many tokens wait for the disk; a window for more is not faster.
 const bandAheadBytes = 32 << 20
 
-// BandWindow returns the bytes of the room that bands of matrices stream through: two of the largest band, one that
-// computes and one that is read. If tight is false, the room is up to 32 MiB, so that more bands are read ahead.
-// largest is the size of the largest band and all that of all bands together; the room never exceeds all.
+// BandWindow returns the size of the window through which bands of matrices stream: two of the
+// largest band, one that computes and one that is read. If tight is false, it is up to 32 MiB, so
+// that more bands are read ahead. largest is the size of the largest band, and all is that of all
+// bands together, which the window never exceeds.
 func BandWindow(largest, all int64, tight bool) int64 {
 	room := 2 * largest
 	if !tight {
-		room = max(room, min(bandAheadBytes, all/2)) // a window for all would keep them
+		room = max(room, min(bandAheadBytes, all/2)) // a window for all bands would keep them in memory
 	}
 	return min(room, all)
 }
 
-// A passage is how the weights of a unit stream from the disk: some are in memory together while the
-// unit computes, the others pass in bands.
+// A passage describes how the weights of a unit stream from the disk: some are in memory together
+// while the unit computes, others stream in bands.
 type passage struct {
 	stream int64 // bytes in memory together
-	banded int64 // bytes that pass in bands
+	banded int64 // bytes that stream in bands
 	band   int64 // the largest band
 }
 
-// weigh adds a parameter that streams in bands of at most so many bytes, or whole if that is 0.
+// weigh adds a parameter that streams in bands of at most band bytes, or whole if band is 0.
 func (p *passage) weigh(bytes, band int64) {
 	if band > 0 {
 		p.banded, p.band = p.banded+bytes, max(p.band, band)
@@ -32,10 +33,10 @@ func (p *passage) weigh(bytes, band int64) {
 	}
 }
 
-// addBands adds what passes in bands.
+// addBands adds the bands of o.
 func (p *passage) addBands(o passage) {
 	p.banded, p.band = p.banded+o.banded, max(p.band, o.band)
 }
 
-// window returns the room for what passes in bands.
+// window returns the size of the window for the bands.
 func (p *passage) window(tight bool) int64 { return BandWindow(p.band, p.banded, tight) }

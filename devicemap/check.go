@@ -8,14 +8,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// ModuleSizes are the sizes in bytes of the modules and tensors of a tree, in tree order.
+// ModuleSizes holds the sizes in bytes of the modules and tensors of a tree, in tree order.
 type ModuleSizes struct {
 	t *table
 }
 
-// ComputeModuleSizes sums the sizes of every module, as Accelerate's compute_module_sizes:
-// parameters and all buffers, tied parameters at their first name only. dtype and special are as in
-// [Options].
+// ComputeModuleSizes adds up the sizes of every module, as Accelerate's compute_module_sizes
+// does: parameters and all buffers, tied parameters only at their first name. dtype and special
+// are as in [Options].
 func ComputeModuleSizes(root *meta.Module, dtype string, special map[string]string) (*ModuleSizes, error) {
 	sizes, err := accelerateSizing(dtype, special)
 	if err != nil {
@@ -28,9 +28,9 @@ func ComputeModuleSizes(root *meta.Module, dtype string, special map[string]stri
 	return &ModuleSizes{t}, nil
 }
 
-// Of returns the size in bytes of the module or tensor at path. ok is false for names without a
-// size of their own: parameters tied to an earlier name, and modules without tensors. The empty
-// path is the whole model.
+// Of returns the size in bytes of the module or tensor at path. The empty path is the whole
+// model. ok is false for names without a size of their own: parameters tied to an earlier name,
+// and modules without tensors.
 func (s *ModuleSizes) Of(path string) (bytes float64, ok bool) {
 	i, ok := s.t.find(path)
 	if !ok || !s.t.nodes[i].counted && i != 0 {
@@ -95,9 +95,10 @@ func (e *UncoveredError) Error() string {
 	return "devicemap: the map gives no device for " + strings.Join(names, ", ") + more
 }
 
-// CheckDeviceMap checks that m has a device for every parameter and persistent buffer of a tree, as
-// Accelerate's check_device_map. unknown lists the paths of m that are not modules, including names
-// of tensors, though these do cover their tensor. The error is an *[UncoveredError].
+// CheckDeviceMap checks that m has a device for every parameter and persistent buffer of a tree,
+// as Accelerate's check_device_map does. unknown lists the paths of m that are not modules; this
+// includes names of tensors, although these cover their tensor. The error is an
+// *[UncoveredError].
 func CheckDeviceMap(root *meta.Module, m Map) (unknown []string, err error) {
 	t, err := newTable(root, countNothing)
 	if err != nil {
@@ -117,8 +118,8 @@ func CheckDeviceMap(root *meta.Module, m Map) (unknown []string, err error) {
 	return unknown, nil
 }
 
-// uncovered lists the tensors of the state dict that m gives no device, module by
-// module: parameters, persistent buffers, then children.
+// uncovered lists the tensors of the state dict without a device in m, module by module:
+// parameters, persistent buffers, then children.
 func (t *table) uncovered(m Map) []string {
 	var missing []string
 	for i := range t.nodes {
@@ -133,7 +134,7 @@ func (t *table) uncovered(m Map) []string {
 	return missing
 }
 
-// coveredByExpert reports whether tensor i is a stack of experts of which m places each.
+// coveredByExpert reports whether tensor i is a stack of experts, each of which m places.
 func (t *table) coveredByExpert(m Map, i int32) bool {
 	path := t.nodes[i].path
 	module, ok := t.find(path[:max(0, strings.LastIndexByte(path, '.'))])

@@ -2,21 +2,21 @@ package devicemap
 
 import "strings"
 
-// CleanDeviceMap groups paths by their prefixes, as Accelerate's clean_device_map. A prefix
-// replaces the paths below it if there are at least two and all are on one device. If all paths are
-// on one device, they become "". Groups have the order of their first path. An entry for the prefix
-// itself is overwritten; [Map.Clean] keeps it.
+// CleanDeviceMap groups paths by their prefixes, as Accelerate's clean_device_map does. A prefix
+// replaces the paths below it if there are at least two and all are on one device. If all paths
+// are on one device, they become "". Groups have the order of their first path. An entry for the
+// prefix itself is overwritten; [Map.Clean] keeps it.
 func CleanDeviceMap(m Map) Map { return clean(m, false) }
 
 // Clean returns the shortest form of the map that does not depend on the tree. It works like
-// CleanDeviceMap, but every path keeps its device, whether its own entry or that of a shorter path
-// gives it.
+// CleanDeviceMap, but every path keeps its device, whether this comes from its own entry or from
+// that of a prefix.
 func (m Map) Clean() Map { return clean(m, true) }
 
 // A branch is a prefix with the paths below it.
 type branch struct {
 	path     string
-	entry    int // of exactly this path, or -1
+	entry    int // index of the entry of exactly this path, or -1
 	children []*branch
 	byName   map[string]*branch
 }
@@ -26,7 +26,7 @@ func clean(m Map, keep bool) Map {
 	for i, e := range m.entries {
 		path := e.Path
 		if parent, _, _, ok := cutRange(path); ok && keep {
-			path = parent + "." + path[len(parent):] // where its children stand
+			path = parent + "." + path[len(parent):] // prefix of its children
 		}
 		root.at(path).entry = i
 	}
@@ -35,7 +35,7 @@ func clean(m Map, keep bool) Map {
 	return NewMap(c.entries...)
 }
 
-// at returns the branch of path, made where it is missing.
+// at returns the branch of path and creates it if it is missing.
 func (b *branch) at(path string) *branch {
 	for end := 0; end < len(path); end++ {
 		begin := end
@@ -59,7 +59,7 @@ func (b *branch) at(path string) *branch {
 	return b
 }
 
-// below lists the entries strictly below b.
+// below returns the entries strictly below b.
 func (b *branch) below(list []int) []int {
 	for _, c := range b.children {
 		if c.entry >= 0 {
@@ -70,15 +70,15 @@ func (b *branch) below(list []int) []int {
 	return list
 }
 
-// A cleaner rewrites entries in place: those of a group all become the group's.
+// A cleaner rewrites entries in place: all entries of a group become the group's entry.
 type cleaner struct {
 	from    Map
 	entries []Entry
 	keep    bool
 }
 
-// group replaces the paths below b by b's where they are at least two and on one
-// device, and else looks further down.
+// group replaces the paths below b by b's if there are at least two and all are on one device;
+// otherwise it continues below.
 func (c *cleaner) group(b *branch) {
 	list := b.below(nil)
 	if b.path == "" && b.entry >= 0 {

@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// A cut is the first experts of a stack, which are on an accelerator that has no room for all of them.
+// A cut is the first experts of a stack, placed on an accelerator that has no room for all of
+// them.
 type cut struct {
 	unit string // path of the stack
 	part unit
 }
 
-// stacksAtHome places stacks of experts on the accelerators of their blocks, as far as these have room.
+// stacksAtHome places stacks of experts on the accelerators of their blocks, as far as they fit.
 func (f *filler) stacksAtHome(host int) {
 	for _, i := range f.free {
 		u := &f.units[i]
@@ -27,8 +28,8 @@ func (f *filler) stacksAtHome(host int) {
 	}
 }
 
-// cutStacks places as many experts of one stack on each accelerator as fit into the memory that is left there: first of
-// stacks whose block is there, then of those whose block is on another one.
+// cutStacks fills the remaining memory of each accelerator with experts of one stack: preferably
+// of a stack whose block is there, otherwise of one whose block is on another accelerator.
 func (f *filler) cutStacks(host int) {
 	for at := range f.budgets {
 		if d := f.budgets[at].Device; !d.accelerator() || at == host {
@@ -54,7 +55,8 @@ func (f *filler) cutStacks(host int) {
 	}
 }
 
-// cuttable returns the accelerator of unit i's block, if the unit is a stack of experts that can be cut, else "".
+// cuttable returns the accelerator of unit i's block if the unit is a stack of experts that can
+// be cut, otherwise "".
 func (f *filler) cuttable(i int) Device {
 	u := &f.units[i]
 	if u.hostOnly || !u.onlyExperts() || u.whole < 0 || !f.units[u.whole].at.accelerator() ||
@@ -67,7 +69,7 @@ func (f *filler) cuttable(i int) Device {
 	return f.units[u.whole].at
 }
 
-// cutFirst takes the first n of count experts out of u.
+// cutFirst removes the first n of count experts from u.
 func (u *unit) cutFirst(n, count int, d Device) cut {
 	part := unit{path: fmt.Sprintf("%s[0:%d]", u.path, n), expert: u.expert, whole: -1, home: -1, at: d}
 	for _, bytes := range [][2]*int64{{&part.bytes, &u.bytes}, {&part.reads, &u.reads}, {&part.expertBytes, &u.expertBytes}, {&part.expertReads, &u.expertReads}} {
@@ -77,7 +79,7 @@ func (u *unit) cutFirst(n, count int, d Device) cut {
 	return cut{u.path, part}
 }
 
-// insertCuts puts the cut parts behind the stacks that they are of.
+// insertCuts inserts the cut parts after their stacks.
 func insertCuts(units []unit, cuts []cut) []unit {
 	for _, c := range cuts {
 		at := slices.IndexFunc(units, func(u unit) bool { return u.path == c.unit })

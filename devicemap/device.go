@@ -27,8 +27,8 @@ func (d Device) GPU() (i int, ok bool) {
 	return i, err == nil
 }
 
-// ParseDevice reads a device as users write it: "cpu", "disk", "mps", a GPU's number,
-// or torch's "cuda:N". Case and white space around it do not matter.
+// ParseDevice parses a device as users write it: "cpu", "disk", "mps", a GPU's number, or torch's
+// "cuda:N". It ignores case and surrounding white space.
 func ParseDevice(text string) (Device, error) {
 	d, err := parseDevice(text)
 	if err != nil {
@@ -50,7 +50,7 @@ func parseDevice(text string) (Device, error) {
 	return GPU(i), nil
 }
 
-// MarshalJSON writes a GPU as a number and other devices as text, as Accelerate does.
+// MarshalJSON encodes a GPU as a number and other devices as strings, as Accelerate does.
 func (d Device) MarshalJSON() ([]byte, error) {
 	if i, ok := d.GPU(); ok {
 		return strconv.AppendInt(nil, int64(i), 10), nil
@@ -58,7 +58,7 @@ func (d Device) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(d))
 }
 
-// UnmarshalJSON reads a number or one of the texts that ParseDevice takes.
+// UnmarshalJSON decodes a number or a string that ParseDevice accepts.
 func (d *Device) UnmarshalJSON(b []byte) error {
 	var text string
 	if err := json.Unmarshal(b, &text); err != nil {
@@ -72,8 +72,8 @@ func (d *Device) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// order sorts devices as Accelerate does: GPUs by number, mps, cpu, disk. For other
-// devices ok is false.
+// order returns the sort key of devices in Accelerate's order: GPUs by number, mps, cpu, disk.
+// For other devices ok is false.
 func (d Device) order() (rank, number int, ok bool) {
 	if i, gpu := d.GPU(); gpu {
 		return 0, i, true
@@ -99,5 +99,6 @@ func compareDevices(a, b Device) int {
 	return na - nb
 }
 
-// accelerator reports whether d is a device other than the CPU and the disk. The zero Device is none.
+// accelerator reports whether d is a device other than the CPU and the disk. It returns false for
+// the zero Device.
 func (d Device) accelerator() bool { return d != "" && d != CPU && d != Disk }

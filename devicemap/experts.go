@@ -2,11 +2,11 @@ package devicemap
 
 import "slices"
 
-// CacheExperts gives the memory that the plan leaves free on the host to a cache of the routed experts
-// that are on the disk, and reduces DiskBytesPerToken by the expected hits. Without such experts it does
-// nothing. lent is further memory of the host, in bytes, that the KV cache and requests do not need most
-// of the time. hits returns the share of requested experts that the cache is expected to hold, from 0 to
-// 1, for the share of the experts' bytes that fits into it.
+// CacheExperts gives the host memory that the plan leaves free to a cache of the routed experts
+// on the disk, and reduces DiskBytesPerToken by the expected hits. It does nothing if there are
+// no such experts. lent is additional host memory, in bytes, that the KV cache and requests do
+// not need most of the time. hits returns the expected share of requested experts in the cache,
+// from 0 to 1. Its argument is the share of the experts' bytes that fits into the cache.
 func (p *Plan) CacheExperts(lent int64, hits func(share float64) float64) {
 	onDisk, largest := p.expertsOnDisk()
 	if onDisk == 0 {
@@ -31,8 +31,8 @@ func (p *Plan) CacheExperts(lent int64, hits func(share float64) float64) {
 	p.DiskBytesPerToken -= int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
 }
 
-// LendingLess returns p with bytes less of lent memory for the cache of experts, and with the hits that are then
-// expected. Call it after [Plan.CacheExperts], with the same hits.
+// LendingLess returns p with bytes less of lent memory for the cache of experts, and with the
+// hits expected then. Call it after [Plan.CacheExperts], with the same hits.
 func (p Plan) LendingLess(bytes int64, hits func(share float64) float64) Plan {
 	less := min(bytes, p.lentToExperts)
 	if less <= 0 {
@@ -44,9 +44,10 @@ func (p Plan) LendingLess(bytes int64, hits func(share float64) float64) Plan {
 	return p
 }
 
-// Moved returns the plan for the time in which the host has less memory for weights than p planned. host is the
-// CPU's part then. The weights that it lacks, compared with p, are on the disk, and streamed is how many bytes of them
-// a token reads. less is by how many bytes the cache of experts has shrunk. hits is that of [Plan.CacheExperts].
+// Moved returns the plan while the host has less memory for weights than p planned. host is the
+// CPU's part then. Weights that are in its memory in p but not in host are on the disk; streamed
+// is how many bytes of them a token reads. less is the number of bytes by which the cache of
+// experts has shrunk. hits is as in [Plan.CacheExperts].
 func (p Plan) Moved(host DevicePlan, streamed, less int64, hits func(share float64) float64) Plan {
 	before := p.Device(CPU)
 	p.Devices = slices.Clone(p.Devices)
@@ -66,7 +67,7 @@ func (p Plan) Moved(host DevicePlan, streamed, less int64, hits func(share float
 	return p
 }
 
-// expectHits replaces the expected hits of the cache of experts, whose size has changed.
+// expectHits updates the expected hits of the cache of experts after its size has changed.
 func (p *Plan) expectHits(hits func(share float64) float64) {
 	onDisk, _ := p.expertsOnDisk()
 	p.DiskBytesPerToken += int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
@@ -74,7 +75,7 @@ func (p *Plan) expectHits(hits func(share float64) float64) {
 	p.DiskBytesPerToken -= int64(p.ExpertHitRate * float64(p.ExpertBytesPerToken))
 }
 
-// expertsOnDisk returns the bytes of the routed experts on the disk, and those of the largest one.
+// expertsOnDisk returns the bytes of all routed experts on the disk, and of the largest one.
 func (p *Plan) expertsOnDisk() (all, largest int64) {
 	for i := range p.units {
 		if u := &p.units[i]; u.at == Disk {
@@ -85,13 +86,14 @@ func (p *Plan) expertsOnDisk() (all, largest int64) {
 	return all, largest
 }
 
-// UncachedExpertBytes returns the bytes of the experts on the disk that their cache has no room for.
+// UncachedExpertBytes returns the bytes of the experts on the disk that do not fit into their
+// cache.
 func (p *Plan) UncachedExpertBytes() int64 {
 	all, _ := p.expertsOnDisk()
 	return max(0, all-p.CachedExpertBytes())
 }
 
-// CachedExpertBytes returns the bytes of experts that their cache is expected to have room for.
+// CachedExpertBytes returns the bytes of experts that are expected to fit into their cache.
 func (p *Plan) CachedExpertBytes() int64 {
 	slot := p.LeastExpertBytes() / 2
 	if slot <= slotOverhead {
@@ -100,9 +102,9 @@ func (p *Plan) CachedExpertBytes() int64 {
 	return (p.ExpertCacheBytes + p.lentToExperts) / slot * (slot - slotOverhead)
 }
 
-// KeepStreamed plans with lent bytes of the host's memory in which matrices of the disk are kept until the
-// KV cache or requests need it. It reduces DiskBytesPerToken by the matrices that fit, and returns the bytes
-// that are left. Weights that the user's map places on the disk are not kept. Call it before
+// KeepStreamed plans to keep streamed matrices in lent bytes of host memory until the KV cache or
+// requests need it. It reduces DiskBytesPerToken by the matrices that fit, and returns the
+// remaining bytes. Weights that the user's map places on the disk are not kept. Call it before
 // [Plan.CacheExperts].
 func (p *Plan) KeepStreamed(lent int64) (rest int64) {
 	if p.Policy == Manual {
@@ -117,28 +119,29 @@ func (p *Plan) KeepStreamed(lent int64) (rest int64) {
 	kept := min(lent, streamed, p.DiskBytesPerToken-p.ExpertBytesPerToken)
 	p.LentBytes += kept
 	p.kept = kept
-	if again > 0 { // which matrices are kept is not known
+	if again > 0 { // it is unknown which matrices are kept
 		p.kept += int64(float64(again) * float64(kept) / float64(streamed))
 	}
 	p.DiskBytesPerToken -= p.kept
 	return lent - kept
 }
 
-// Streamed returns the bytes that a token would read from the disk if no memory were lent to matrices.
+// Streamed returns the bytes that a token would read from the disk if no memory were lent to
+// matrices.
 func (p *Plan) Streamed() int64 { return p.DiskBytesPerToken + p.kept }
 
-// LeastExpertBytes returns the memory of the smallest cache of experts with which a pass works.
+// LeastExpertBytes returns the minimum size of the cache of experts.
 func (p *Plan) LeastExpertBytes() int64 {
 	_, largest := p.expertsOnDisk()
 	return 2 * (largest + slotOverhead)
 }
 
-// slotOverhead is what direct reads add to the memory of an expert: its three matrices begin and end
+// slotOverhead is the overhead of direct reads per expert: its three matrices begin and end
 // anywhere in a page.
 const slotOverhead = 3 * 3 << 12
 
-// cachedShare returns the share of experts of so many bytes in all, the largest of which is given,
-// for which a cache has room in whole slots.
+// cachedShare returns the share of experts that fits into a cache in whole slots. bytes is the
+// size of all experts and largest that of the largest one.
 func cachedShare(cache, bytes, largest int64) float64 {
 	slots := cache / (largest + slotOverhead)
 	return min(1, float64(slots*largest)/float64(bytes))

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Explain describes the plan in a few lines: for each device its memory by purpose and the
-// paths on it, then the minimum memory. It leaves out the warnings, which the caller prints.
+// Explain describes the plan in a few lines: for each device its memory by purpose and the paths
+// on it, then the minimum memory. It omits the warnings, which the caller prints.
 func (p Plan) Explain() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "policy %s\n", p.Policy)
@@ -47,10 +47,10 @@ func (d DevicePlan) explain(diskReads int64) string {
 	return text + fmt.Sprintf(" - %s over", FormatSize(d.Used()-d.LimitBytes))
 }
 
-// A series is the entries of a map whose paths differ in one number only, such as the
-// blocks of a model, or a single entry.
+// A series is a single entry of a map, or all entries whose paths differ only in one number, such
+// as the blocks of a model.
 type series struct {
-	before, after string // path is before + number + after; before alone for a single one
+	before, after string // path is before + number + after; just before for a single entry
 	cells         []cell
 }
 
@@ -59,7 +59,7 @@ type cell struct {
 	device Device
 }
 
-// series groups the plan's entries in the order of their first.
+// series groups the plan's entries. Groups are in the order of their first entry.
 func (p Plan) series() []*series {
 	var list []*series
 	byName := map[[2]string]*series{}
@@ -77,7 +77,7 @@ func (p Plan) series() []*series {
 	return list
 }
 
-// cutNumber takes a path apart at its first number. The number is -1 where there is none.
+// cutNumber splits a path at its first number. number is -1 if there is none.
 func cutNumber(path string) (before string, number int, after string) {
 	for begin := 0; begin < len(path); {
 		end := begin + strings.IndexByte(path[begin:]+".", '.')
@@ -89,7 +89,7 @@ func cutNumber(path string) (before string, number int, after string) {
 	return path, -1, ""
 }
 
-// pathsOn lists the modules on d, with runs of numbers in one: "model.layers.0-6".
+// pathsOn lists the modules on d and merges runs of numbers: "model.layers.0-6".
 func pathsOn(list []*series, d Device) []string {
 	var paths []string
 	for _, s := range list {

@@ -6,25 +6,25 @@ import (
 	"slices"
 )
 
-// A filler places the units that are free.
+// A filler places the free units.
 type filler struct {
 	units   []unit
 	budgets []Budget
-	room    []int64                     // left for weights, by budget
-	free    []int                       // units without a place, most wanted first
+	room    []int64                     // bytes left for weights, by budget
+	free    []int                       // unplaced units, most wanted first
 	hits    func(share float64) float64 // see Policy.ExpertHits
-	needs   []int64                     // what each unit streams, with parts of it that are pinned to the disk
-	streams []streamed                  // matrices of units on the host that are on the disk
-	cuts    []cut                       // of stacks
+	needs   []int64                     // bytes that each unit streams, including parts of it that are pinned to the disk
+	streams []streamed                  // matrices on the disk of units that are on the host
+	cuts    []cut                       // of stacks of experts
 	apart   bool                        // see Policy.ExpertsApart
-	tight   bool                        // bands get no more room than they need
+	tight   bool                        // bands get the minimum window
 
-	// Of a choice that is tried:
+	// For the choice that is being tried:
 	kept  []int64 // what must stay of each unit
-	first []int   // matrices of that
+	first []int   // number of matrices in kept
 }
 
-// newFiller returns a filler for units of which some are placed.
+// newFiller returns a filler for units, some of which are placed.
 func newFiller(units []unit, budgets []Budget) *filler {
 	f := &filler{units: units, budgets: budgets, room: make([]int64, len(budgets))}
 	for i := range budgets {
@@ -45,7 +45,7 @@ func (f *filler) index(d Device) int {
 	return slices.IndexFunc(f.budgets, func(b Budget) bool { return b.Device == d })
 }
 
-// rank orders the free units by what a token reads of each of their bytes.
+// rank sorts the free units by the share of their bytes that a token reads.
 func (f *filler) rank() {
 	for i, u := range f.units {
 		if u.at == "" && u.home < 0 {
@@ -64,8 +64,8 @@ func (u *unit) density() float64 {
 	return float64(u.reads) / float64(u.bytes)
 }
 
-// fillGPUs fills the accelerators one after the other, never going back within units of
-// one density, so that neighbours share a device.
+// fillGPUs fills the accelerators one after another. Within units of one density it never returns
+// to an earlier one, so that adjacent units share a device.
 func (f *filler) fillGPUs(host int) {
 	at, density, homed := 0, -1.0, false
 	var rest []int
@@ -100,8 +100,8 @@ func (f *filler) fillGPUs(host int) {
 	}
 }
 
-// fillHost chooses what of the rest stays on the host, with as much room for streaming as
-// makes a token read least. It reports whether there is a way within the room.
+// fillHost chooses the units that stay on the host, with the staging size that minimises disk
+// reads per token. It reports whether there is a choice that fits.
 func (f *filler) fillHost(host int) bool {
 	best := choice{}
 	for _, c := range f.choices() {
@@ -119,11 +119,11 @@ func (f *filler) fillHost(host int) bool {
 	return best.ok
 }
 
-// choices returns the sizes that the room for streaming may have, the smallest first.
+// choices returns the possible sizes of the staging memory, the smallest first.
 func (f *filler) choices() []choice {
 	pinned, pinnedExpert := f.pinnedStreams()
 	fixed, expert := slices.Max(append(pinned, 0)), pinnedExpert
-	var bands passage // of what may stream
+	var bands passage // of units that may stream
 	for i := range f.units {
 		if u := &f.units[i]; u.at == Disk {
 			bands.addBands(u.passage)
@@ -156,8 +156,8 @@ func (f *filler) choices() []choice {
 	return list
 }
 
-// pinnedStreams returns what of each unit must stream, with its parts, and the largest expert
-// that must.
+// pinnedStreams returns the bytes that each unit must stream, including its parts, and the size
+// of the largest expert that must stream.
 func (f *filler) pinnedStreams() (units []int64, expert int64) {
 	units = make([]int64, len(f.units))
 	for i := range f.units {
@@ -169,14 +169,14 @@ func (f *filler) pinnedStreams() (units []int64, expert int64) {
 	return units, expert
 }
 
-// distinct sorts sizes and leaves out what repeats, and of very many all but some.
+// distinct sorts sizes and removes duplicates. If there are very many, it keeps only some.
 func distinct(sizes []int64) []int64 {
 	const most = 64
 	slices.Sort(sizes)
 	sizes = slices.Compact(sizes)
 	for len(sizes) > most {
 		half := sizes[:0:0]
-		for i := len(sizes) - 1; i >= 0; i -= 2 { // the largest stays
+		for i := len(sizes) - 1; i >= 0; i -= 2 { // keeps the largest
 			half = append(half, sizes[i])
 		}
 		slices.Reverse(half)
@@ -185,18 +185,18 @@ func distinct(sizes []int64) []int64 {
 	return sizes
 }
 
-// A choice is one size of the room for streaming and what comes of it.
+// A choice is one size of the staging memory, with its result.
 type choice struct {
-	stream, expert int64      // the largest unit and expert that may stream
-	band, bands    int64      // the largest band that may stream, and the room for bands
+	stream, expert int64      // maximum size of a unit and of an expert that may stream
+	band, bands    int64      // maximum size of a band that may stream, and the window for bands
 	stay           []int      // units on the host
-	streams        []streamed // matrices of these that stream
-	reads, disk    int64      // bytes that a token reads from disk, bytes of the disk tier
+	streams        []streamed // matrices of these units that stream
+	reads, disk    int64      // bytes that a token reads from the disk, bytes of the disk tier
 	ok             bool
 }
 
-// better prefers fewer bytes read for a token, then more on the host, then what came
-// first, which is the smaller room.
+// better prefers fewer bytes read per token, then more bytes on the host, then the earlier
+// choice, which has the smaller staging memory.
 func (c choice) better(o choice) bool {
 	return !o.ok || cmp.Or(cmp.Compare(c.reads, o.reads), cmp.Compare(c.disk, o.disk)) < 0
 }
@@ -206,22 +206,23 @@ func (f *filler) must(i int, c choice) bool {
 	return f.needs[i] > c.stream || f.units[i].expert > c.expert || f.units[i].band > c.band
 }
 
-// staging returns the room that the choice streams through.
+// staging returns the staging memory of the choice.
 func (c choice) staging() int64 { return windowBytes(c.stream) + c.bands + 2*c.expert }
 
-// readAheadBytes is the memory in addition to a large streamed unit, to read ahead while it computes.
+// readAheadBytes is additional memory for a large streamed unit, to read ahead while it computes.
 const readAheadBytes = 64 << 20
 
-// windowBytes returns the room that units stream through, the largest of which has stream bytes.
+// windowBytes returns the size of the window through which units stream. stream is the size of
+// the largest one.
 func windowBytes(stream int64) int64 { return stream + min(stream, readAheadBytes) }
 
-// try keeps units on the host that are too large to stream, then all others that fit. Routed experts stay if all
-// of them fit. Otherwise all of them stream one by one, and the room that is left caches those of
-// any layer that are used most; whole layers of experts would fill it with experts that are rarely
-// used. Tables come after experts, so they stay only where the experts do.
+// try keeps units on the host that are too large to stream, then all others that fit. Routed
+// experts stay if all of them fit. Otherwise all of them stream one by one, and the remaining
+// memory caches the most used experts of any layer; whole layers would fill it with rarely used
+// experts. Tables come after experts, so they stay only if the experts do.
 //
-// A unit that is too large to stream keeps its largest matrices on the host, so that the rest is
-// not too large. A unit that does not fit as a whole keeps the matrices that do.
+// A unit that is too large to stream keeps its largest matrices on the host, so that the rest can
+// stream. A unit that does not fit as a whole keeps the matrices that fit.
 func (f *filler) try(room int64, c choice) choice {
 	room -= c.staging()
 	c.ok = room >= 0
@@ -275,15 +276,15 @@ func (f *filler) try(room int64, c choice) choice {
 	return c
 }
 
-// zeroed returns n zeros, in the memory of s if it has room.
+// zeroed returns n zeros, reusing the memory of s if it is large enough.
 func zeroed[T any](s []T, n int) []T {
 	s = slices.Grow(s[:0], n)[:n]
 	clear(s)
 	return s
 }
 
-// least returns the least that must stay of unit i, which is too large to stream, and how many
-// matrices that is.
+// least returns the minimum number of matrices, and their bytes, that must stay of unit i, which
+// is too large to stream.
 func (f *filler) least(i int, c choice) (matrices int, bytes int64) {
 	u := &f.units[i]
 	if n, bytes, ok := u.keepFirst(f.needs[i] - c.stream); ok && u.expert <= c.expert && u.band <= c.band {
@@ -295,7 +296,7 @@ func (f *filler) least(i int, c choice) (matrices int, bytes int64) {
 // onlyExperts reports whether u holds routed experts and nothing else.
 func (u *unit) onlyExperts() bool { return u.expert > 0 && u.dense == 0 }
 
-// table reports whether u holds tables of which single rows are read, and nothing else.
+// table reports whether u holds only tables of which single rows are read.
 func (u *unit) table() bool { return u.expert == 0 && u.dense == 0 && u.bytes > 0 }
 
 // expertBytes returns the bytes of the experts among units that may stream.
@@ -308,8 +309,8 @@ func (f *filler) expertBytes(units []int, c choice) (sum int64) {
 	return sum
 }
 
-// leastMemory returns the least that the units outside of accelerators run in, with those that
-// are pinned to the disk streaming and all others free.
+// leastMemory returns the minimum memory for the units outside of accelerators. Units that are
+// pinned to the disk stream; all others are free.
 func leastMemory(units []unit) int64 {
 	f := filler{units: slices.Clone(units), tight: true}
 	for i := range f.units {
@@ -337,7 +338,7 @@ func leastMemory(units []unit) int64 {
 	return least
 }
 
-// restToDisk puts what has no place yet on the disk.
+// restToDisk places all unplaced units on the disk.
 func (f *filler) restToDisk() {
 	for _, i := range f.free {
 		if f.units[i].at == "" {

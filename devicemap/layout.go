@@ -8,16 +8,18 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Layout is a model as [Solve] places it: its tensors with their sizes, and the units that a policy makes of them. With one
-// a model is solved for several budgets in a fraction of the time. It does not change, and any goroutine may use it.
+// A Layout is a model prepared for [Solve]: its tensors with their sizes, and the units of a
+// policy. It allows solving a model for several budgets in a fraction of the time. It is
+// immutable and safe for concurrent use.
 type Layout struct {
 	model   *meta.Model
 	policy  Policy
 	table   *table
-	divided *divider // nil with Accelerate's policies, which make units anew
+	divided *divider // nil with Accelerate's policies, which create units anew
 }
 
-// NewLayout returns the layout of model under policy. Its errors are those of [Solve] that do not depend on budgets.
+// NewLayout returns the layout of model under policy. Its errors are those of [Solve] that do not
+// depend on budgets.
 func NewLayout(model *meta.Model, policy Policy) (*Layout, error) {
 	if model == nil || model.Root == nil {
 		return nil, fmt.Errorf("devicemap: no model")
@@ -51,7 +53,7 @@ func NewLayout(model *meta.Model, policy Policy) (*Layout, error) {
 	return l, nil
 }
 
-// complete returns p with the defaults that a model has.
+// complete returns p with the defaults of a model filled in.
 func (p Policy) complete(model *meta.Model) Policy {
 	if p.Kind == "" {
 		p.Kind = Auto
@@ -62,16 +64,16 @@ func (p Policy) complete(model *meta.Model) Policy {
 	return p
 }
 
-// Suits reports whether [Layout.Solve] may be given policy: it differs from the policy of [NewLayout] in what Solve takes from
-// it at most.
+// Suits reports whether [Layout.Solve] accepts policy: it may differ from the policy of
+// [NewLayout] only in the fields that Solve uses.
 func (l *Layout) Suits(policy Policy) bool {
 	p, q := &l.policy, policy.complete(l.model)
 	return p.Kind == q.Kind && p.DType == q.DType && p.OffloadBuffers == q.OffloadBuffers && slices.Equal(p.NoSplit, q.NoSplit) &&
 		slices.Equal(p.Pins.entries, q.Pins.entries) && maps.Equal(p.Loaded, q.Loaded) && maps.Equal(p.Bands, q.Bands)
 }
 
-// Solve is the function [Solve] for the model of l. SequenceKV, UnitKV, HostOnly, ExpertsApart and ExpertHits are those of
-// policy, its other fields those of l.
+// Solve is like the function [Solve] for the model of l. It uses SequenceKV, UnitKV, HostOnly,
+// ExpertsApart and ExpertHits of policy, and the other fields of l's policy.
 func (l *Layout) Solve(budgets []Budget, policy Policy) (Plan, error) {
 	budgets, err := sortBudgets(budgets)
 	if err != nil {

@@ -7,26 +7,25 @@ import (
 	"strings"
 )
 
-// An Entry places the module or tensor at Path, and all below it, on Device.
+// An Entry places the module or tensor at Path, and everything below it, on Device.
 type Entry struct {
 	Path   string
 	Device Device
 }
 
-// A Map says where modules live: an ordered list of paths with their devices. The
-// longest path that a name is under decides for it; the path "" stands for the whole
+// A Map says on which device each module is placed: an ordered list of paths with their devices.
+// A name has the device of the longest path that is a prefix of it; the path "" is the whole
 // model.
 //
-// Two forms of a path go further down than the module tree, and Accelerate has neither:
+// Two forms of a path go beyond the module tree, and do not exist in Accelerate:
 //
-//	PATH.N     child N of PATH, also where PATH is a leaf that stacks experts
-//	PATH[a:b]  the children a to b-1 of PATH, each as if written alone
+//	PATH.N     child N of PATH, also if PATH is a leaf that stacks experts
+//	PATH[a:b]  the children a to b-1 of PATH, as if each had its own entry
 //
-// PATH.N wins over a range that holds N, a narrow range over a wide one, and of two
-// ranges of one width the first.
+// PATH.N takes precedence over a range that holds N, a narrow range over a wide one, and the
+// first of two ranges of equal width.
 //
-// The zero value is an empty map. A Map that is no longer changed may be read from many
-// goroutines.
+// The zero value is an empty map. A Map that is no longer changed is safe for concurrent use.
 type Map struct {
 	entries []Entry
 	at      map[string]int
@@ -36,8 +35,8 @@ type Map struct {
 // A span is an entry of the form PATH[a:b].
 type span struct{ begin, end, entry int }
 
-// NewMap makes a map of entries. If two entries have the same path, the last one counts, at the
-// place of the first.
+// NewMap returns a map of entries. If two entries have the same path, the last device counts, at
+// the position of the first.
 func NewMap(entries ...Entry) Map {
 	var m Map
 	for _, e := range entries {
@@ -46,7 +45,7 @@ func NewMap(entries ...Entry) Map {
 	return m
 }
 
-// Set places path on d. An existing entry keeps its place; a new one is added at the end.
+// Set places path on d. An existing entry keeps its position; a new one is appended.
 func (m *Map) Set(path string, d Device) {
 	if i, ok := m.at[path]; ok {
 		m.entries[i].Device = d
@@ -93,8 +92,8 @@ func (m Map) Get(path string) (Device, bool) {
 	return m.entries[i].Device, true
 }
 
-// Device returns the device of the module or tensor at path, which is that of the longest entry
-// above it. ok is false if no entry covers it.
+// Device returns the device of the module or tensor at path: that of the longest entry that is a
+// prefix of it. ok is false if no entry covers it.
 func (m Map) Device(path string) (d Device, ok bool) {
 	i, _, ok := m.match(path)
 	if !ok {
@@ -103,8 +102,8 @@ func (m Map) Device(path string) (d Device, ok bool) {
 	return m.entries[i].Device, true
 }
 
-// match returns the index of the longest entry that path is under, and how much of path it
-// names: for PATH[a:b] that is PATH.N.
+// match returns the index of the longest entry that is a prefix of path, and the length of that
+// prefix: for PATH[a:b] it is that of PATH.N.
 func (m Map) match(path string) (entry, length int, ok bool) {
 	for {
 		if i, ok := m.at[path]; ok {
@@ -141,7 +140,8 @@ func (m Map) Devices() []Device {
 	return list
 }
 
-// String returns the map on one line, as ParsePolicy reads it: "PATH=DEVICE,PATH=DEVICE".
+// String returns the map on one line, in the form that ParsePolicy accepts:
+// "PATH=DEVICE,PATH=DEVICE".
 func (m Map) String() string {
 	var b strings.Builder
 	for i, e := range m.entries {
@@ -155,7 +155,7 @@ func (m Map) String() string {
 	return b.String()
 }
 
-// cutRange takes PATH[a:b] apart.
+// cutRange splits PATH[a:b].
 func cutRange(path string) (parent string, begin, end int, ok bool) {
 	open := strings.LastIndexByte(path, '[')
 	if open < 0 || !strings.HasSuffix(path, "]") {
@@ -167,7 +167,7 @@ func cutRange(path string) (parent string, begin, end int, ok bool) {
 	return path[:open], begin, end, colon && ok1 && ok2 && begin < end
 }
 
-// index reads a child's number: digits without a leading zero.
+// index parses a child's number: digits without a leading zero.
 func index(name string) (int, bool) {
 	if name == "" || len(name) > 9 || name[0] == '0' && len(name) > 1 {
 		return 0, false

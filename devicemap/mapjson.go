@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// MarshalJSON writes the map as a list of [path, device], because some readers sort the names of an
-// object. [JSONObject] writes Accelerate's form.
+// MarshalJSON encodes the map as a list of [path, device], because some readers sort the names of
+// an object. [JSONObject] encodes Accelerate's form.
 func (m Map) MarshalJSON() ([]byte, error) {
 	return m.marshal('[', ']', func(b *bytes.Buffer, path, device []byte) {
 		b.WriteByte('[')
@@ -20,7 +20,7 @@ func (m Map) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// JSONObject is a map with Accelerate's JSON form: one object of paths and devices, in order.
+// JSONObject is a map in Accelerate's JSON form: one object of paths and devices, in order.
 type JSONObject struct{ Map }
 
 // MarshalJSON writes an object.
@@ -53,7 +53,8 @@ func (m Map) marshal(open, close byte, item func(b *bytes.Buffer, path, device [
 	return b.Bytes(), nil
 }
 
-// UnmarshalJSON reads an object or a list of pairs, in order. It fails if one path has two devices.
+// UnmarshalJSON decodes an object or a list of pairs, in order. It returns an error if one path
+// has two devices.
 func (m *Map) UnmarshalJSON(data []byte) error {
 	if err := m.read(data); err != nil {
 		return fmt.Errorf("devicemap: device map: %w", err)

@@ -6,26 +6,27 @@ import (
 	"strings"
 )
 
-// A matrix is a module of a unit, without modules of its own, that may stream while the rest of the
-// unit stays in memory.
+// A matrix is a module of a unit, without submodules, that may stream while the rest of the unit
+// stays in memory.
 type matrix struct {
 	path    string
 	bytes   int64
-	reads   int64 // as in unit: more than bytes if later units read it too
+	reads   int64 // as in unit: more than bytes if later units also read it
 	passage       // as in unit
 }
 
-// shared reports whether later units read m too.
+// shared reports whether later units also read m.
 func (m *matrix) shared() bool { return m.reads > m.bytes }
 
-// smallMatrix is the part of a unit below which a module, such as a norm, does not stream by itself.
+// smallMatrix is the share of a unit, 1/smallMatrix, below which a module, such as a norm, does
+// not stream by itself.
 const smallMatrix = 64
 
-// A streamed matrix is one of a unit that stays on the host otherwise.
+// A streamed matrix belongs to a unit that otherwise stays on the host.
 type streamed struct{ unit, matrix int }
 
-// findMatrices lists the matrices of unit whole, those of which a token reads most first, whose tensors are the dense
-// nodes.
+// findMatrices lists the matrices of unit whole, those of which a token reads most first. dense
+// are the nodes of its tensors.
 func (d *divider) findMatrices(whole int, dense []int32) {
 	u := &d.units[whole]
 	var list []matrix
@@ -51,8 +52,7 @@ func (d *divider) findMatrices(whole int, dense []int32) {
 	u.matrices = list
 }
 
-// moduleOf returns the module that tensor c belongs to; a unit that is a tensor itself has none and
-// gives c.
+// moduleOf returns the module of tensor c, or c itself if the unit is a single tensor.
 func (t *table) moduleOf(c int32) int32 {
 	path := t.nodes[c].path
 	parent := path[:max(0, strings.LastIndexByte(path, '.'))]
@@ -64,9 +64,9 @@ func (t *table) moduleOf(c int32) int32 {
 	return c
 }
 
-// holdsOnly reports whether the tensors at and below a module are tensors alone, apart from empty
-// ones: an entry of the map for the module then moves these and no others. A tied tensor is where its
-// first name is.
+// holdsOnly reports whether the tensors at and below a module are exactly tensors, apart from
+// empty ones. An entry of the map for the module then moves only these. A tied tensor belongs to
+// its first name.
 func (d *divider) holdsOnly(module int32, tensors []int32) bool {
 	for c := module + 1; c < d.nodes[module].end; c++ {
 		if d.nodes[c].module == nil && d.nodes[c].size > 0 && !slices.Contains(tensors, c) {
@@ -76,7 +76,7 @@ func (d *divider) holdsOnly(module int32, tensors []int32) bool {
 	return true
 }
 
-// small returns the bytes of the unit that stay with any of its matrices.
+// small returns the bytes of the unit that stay if any of its matrices stays.
 func (u *unit) small() int64 {
 	small := u.bytes
 	for _, m := range u.matrices {
@@ -85,7 +85,8 @@ func (u *unit) small() int64 {
 	return small
 }
 
-// smallStream returns what streams together of small: tables of which single rows are read do not.
+// smallStream returns the part of small that streams together. Tables of which single rows are
+// read do not.
 func (u *unit) smallStream() int64 {
 	n := u.stream
 	for _, m := range u.matrices {
@@ -94,8 +95,8 @@ func (u *unit) smallStream() int64 {
 	return n
 }
 
-// keepFirst returns how many of the largest matrices must stay so that the unit streams excess bytes
-// less, and the bytes that stay. It reports false if all of them are not enough.
+// keepFirst returns how many of the largest matrices must stay so that the unit streams excess
+// bytes less, and the bytes that stay. ok is false if all of them are not enough.
 func (u *unit) keepFirst(excess int64) (n int, bytes int64, ok bool) {
 	if excess <= 0 {
 		return 0, 0, true
@@ -112,8 +113,8 @@ func (u *unit) keepFirst(excess int64) (n int, bytes int64, ok bool) {
 	return n, bytes, less >= excess
 }
 
-// keepMore returns which of the matrices from the first on fit into room, besides those before, and
-// the bytes. kept is what stays without them.
+// keepMore returns which of the matrices from first on also fit into room, and the bytes that
+// stay. kept is what stays without them.
 func (u *unit) keepMore(first int, kept, room int64) (keep []bool, bytes int64) {
 	keep = make([]bool, len(u.matrices))
 	if kept == 0 && len(keep) > 0 {
@@ -132,8 +133,8 @@ func (u *unit) keepMore(first int, kept, room int64) (keep []bool, bytes int64) 
 	return keep, bytes
 }
 
-// streamSizes returns what the unit may stream, given what it streams as a whole: less and less of
-// its largest matrices.
+// streamSizes returns the sizes that the unit may stream, from whole down, with more and more of
+// its largest matrices kept.
 func (u *unit) streamSizes(whole int64) []int64 {
 	if len(u.matrices) == 0 || u.banded > 0 {
 		return nil
@@ -147,7 +148,7 @@ func (u *unit) streamSizes(whole int64) []int64 {
 	return sizes
 }
 
-// splitUnits makes streamed matrices units of their own, after the units that they are of.
+// splitUnits makes streamed matrices units of their own, after the units to which they belong.
 func splitUnits(units []unit, list []streamed) []unit {
 	if len(list) == 0 {
 		return units

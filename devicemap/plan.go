@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// A Budget is what one device may hold. All amounts are bytes.
+// A Budget is what one device may hold, in bytes.
 type Budget struct {
 	Device Device
-	// Limit bounds everything that Heft keeps on the device. It does not count for the
-	// disk, which has no limit and need not be given.
+	// Limit bounds everything that Heft keeps on the device. It is ignored for the disk, which
+	// has no limit and may be omitted.
 	Limit int64
-	// KV, Activations and Staging are reserved for the KV cache, for activations
-	// and for staging. Solve adds the staging that weights need on their way from the disk
-	// through the CPU.
+	// KV, Activations and Staging are reserved for the KV cache, for activations and for staging.
+	// Solve adds the staging memory that weights from the disk need on the CPU.
 	KV, Activations, Staging int64
-	// Requests is kept free for requests being read and answers waiting to be sent, Runtime
-	// for the Go runtime, the tokenizer and the program; on a GPU, for kernels' operands and scratch.
+	// Requests is reserved for requests being read and answers waiting to be sent. Runtime is
+	// reserved for the Go runtime, the tokenizer and the program; on a GPU, for operands and
+	// scratch memory of kernels.
 	Requests, Runtime int64
 }
 
-// room returns what a budget leaves for weights, keys and values reduced to kv.
+// room returns what a budget leaves for weights if the KV cache is reduced to kv.
 func (b *Budget) room(kv int64) int64 { return b.Limit - kv - b.fixed() }
 
-// fixed returns what the budget keeps free whatever is placed.
+// fixed returns what the budget reserves whatever is placed.
 func (b *Budget) fixed() int64 { return b.Activations + b.Staging + b.Requests + b.Runtime }
 
 // DevicePlan is the memory that a plan uses on one device, in bytes.
@@ -38,55 +38,58 @@ type DevicePlan struct {
 	RuntimeBytes    int64  `json:"runtime_bytes,omitempty"`
 }
 
-// Used returns the sum of what the plan keeps on the device.
+// Used returns the sum of the plan's memory on the device.
 func (d DevicePlan) Used() int64 {
 	return d.WeightsBytes + d.KVBytes + d.ActivationBytes + d.StagingBytes + d.RequestBytes + d.RuntimeBytes
 }
 
-// A Plan says where each part of a model lives and what memory that takes. Its JSON
-// has the fields of `serve plan --json` that are known before anything is measured.
+// A Plan says where each part of a model is placed and what memory that takes. Its JSON has the
+// fields of `serve plan --json` that do not depend on measurements.
 type Plan struct {
 	Policy PolicyKind `json:"policy"`
-	// Map has one entry for each unit, in tree order. Every parameter and buffer of
-	// the model is under one.
+	// Map has one entry for each unit, in tree order. They cover every parameter and buffer of
+	// the model.
 	Map     Map          `json:"device_map"`
 	Devices []DevicePlan `json:"devices"` // GPUs, mps, CPU, disk
-	// Least is the minimum memory on the CPU for weights that are not on a GPU: two of the largest bands in
-	// which matrices stream, the weights of a block that have no bands, twice the largest expert, the
-	// units that are smaller than the room to stream them, the KV cache of one sequence, and the
-	// activations. Weights that are pinned to the disk stream.
+	// Least is the minimum memory on the CPU for weights that are not on a GPU. It includes two
+	// of the largest bands in which matrices stream, the weights of a block without bands, twice
+	// the largest expert, the units that are smaller than the memory to stream them, the KV cache
+	// of one sequence, and the activations. Weights that are pinned to the disk stream.
 	Least int64 `json:"least_bytes"`
-	// BelowLeast is set where the CPU's limit is less than Least: the plan does not
-	// keep to it.
+	// BelowLeast reports that the CPU's limit is less than Least. The plan then exceeds the
+	// limit.
 	BelowLeast bool `json:"below_least,omitempty"`
-	// DiskBytesPerToken is what one token reads from the disk.
+	// DiskBytesPerToken is the number of bytes that one token reads from the disk.
 	DiskBytesPerToken int64 `json:"disk_bytes_per_token"`
-	// ExpertBytesPerToken is the part of it that routed experts take. Solve counts all that a
-	// token selects. The caller subtracts those that a cache holds; see [Plan.CacheExperts].
+	// ExpertBytesPerToken is the part of DiskBytesPerToken that are routed experts. Solve counts
+	// all experts that a token selects. The caller subtracts those in a cache; see
+	// [Plan.CacheExperts].
 	ExpertBytesPerToken int64 `json:"expert_bytes_per_token,omitempty"`
-	// ExpertCacheBytes is the part of the CPU's staging that caches routed experts of the disk, and
-	// ExpertHitRate the share of the selected ones that it is expected to hold.
+	// ExpertCacheBytes is the part of the CPU's staging memory that caches routed experts of the
+	// disk. ExpertHitRate is the share of the selected experts that the cache is expected to
+	// hold.
 	ExpertCacheBytes int64   `json:"expert_cache_bytes,omitempty"`
 	ExpertHitRate    float64 `json:"expert_hit_rate,omitempty"`
-	// LentBytes are expected to hold weights of the disk in memory that the KV cache and requests do
-	// not use: matrices that would stream, and experts beyond ExpertCacheBytes.
+	// LentBytes is memory that the KV cache and requests do not use, and that is expected to hold
+	// weights of the disk: matrices that would stream, and experts beyond ExpertCacheBytes.
 	LentBytes int64 `json:"lent_bytes,omitempty"`
-	// StreamPrompts is the number of tokens from which prompts compute blocks of the CPU and the disk on
-	// StreamDevice, a GPU whose staging they stream through; 0 means that none do. The caller sets it.
+	// StreamPrompts is the minimum length, in tokens, of prompts that compute blocks of the CPU
+	// and the disk on StreamDevice, a GPU to which the weights stream. 0 means none. The caller
+	// sets it.
 	StreamPrompts int    `json:"stream_prompts,omitempty"`
 	StreamDevice  Device `json:"stream_device,omitempty"`
-	// ExpertPlacement says why blocks and their routed experts are on the same devices or not, where a GPU has no
-	// room for all of them. The caller sets it.
+	// ExpertPlacement explains why blocks and their routed experts are on the same devices or
+	// not, if a GPU has no room for all of them. The caller sets it.
 	ExpertPlacement string `json:"expert_placement,omitempty"`
-	// ExpertHitsFrom says what ExpertHitRate was predicted from, in a few words. The caller sets it.
+	// ExpertHitsFrom says in a few words how ExpertHitRate was predicted. The caller sets it.
 	ExpertHitsFrom string `json:"expert_hits_from,omitempty"`
 	// Warnings are one sentence each. Neither Render nor Explain prints them: the caller does,
 	// once.
 	Warnings []string `json:"warnings,omitempty"`
 
 	units         []unit
-	kept          int64 // what a token reads of matrices in lent memory; see KeepStreamed
-	lentToExperts int64 // of LentBytes
+	kept          int64 // bytes of matrices in lent memory that a token reads; see KeepStreamed
+	lentToExperts int64 // part of LentBytes
 }
 
 // Device returns the plan of device d.
@@ -99,8 +102,8 @@ func (p Plan) Device(d Device) DevicePlan {
 	return DevicePlan{Device: d}
 }
 
-// TokenReads returns the bytes of the weights on device d that one token reads. Of a stack of experts it
-// counts those that a token selects.
+// TokenReads returns the bytes of weights on device d that one token reads. Of a stack of experts
+// it counts those that a token selects.
 func (p *Plan) TokenReads(d Device) (sum int64) {
 	for i := range p.units {
 		if u := &p.units[i]; u.at == d {
@@ -110,7 +113,7 @@ func (p *Plan) TokenReads(d Device) (sum int64) {
 	return sum
 }
 
-// stagingOf returns the room that units on the disk stream through, and the path of the largest.
+// stagingOf returns the staging memory of units on the disk, and the path of the largest one.
 // Parts of one unit stream together, experts one by one.
 func stagingOf(units []unit, tight bool) (bytes int64, largest string) {
 	sums := make([]int64, len(units))
@@ -131,7 +134,7 @@ func stagingOf(units []unit, tight bool) (bytes int64, largest string) {
 	return windowBytes(stream) + bands.window(tight) + 2*expert, largest
 }
 
-// wholeOr returns the index of the unit that u is a part of, or u's own.
+// wholeOr returns the index of the unit of which u is a part, or i if it is not a part.
 func (u *unit) wholeOr(i int) int {
 	if u.whole >= 0 {
 		return u.whole
@@ -139,7 +142,7 @@ func (u *unit) wholeOr(i int) int {
 	return i
 }
 
-// finish makes the plan of placed units.
+// finish returns the plan of placed units.
 func finish(units []unit, least int64, tight bool, budgets []Budget, p Policy) Plan {
 	plan := Plan{Policy: p.Kind, units: units}
 	weights := map[Device]int64{}
@@ -174,7 +177,7 @@ func finish(units []unit, least int64, tight bool, budgets []Budget, p Policy) P
 	return plan
 }
 
-// warn says where the plan does not keep to a limit.
+// warn adds warnings where the plan exceeds a limit.
 func (p *Plan) warn(host int, largest string) {
 	for i, d := range p.Devices {
 		switch {
@@ -191,7 +194,7 @@ func (p *Plan) warn(host int, largest string) {
 	}
 }
 
-// leastKV returns what KV may not be made smaller than.
+// leastKV returns the minimum size of KV.
 func (b *Budget) leastKV(sequence int64) int64 {
 	if sequence <= 0 {
 		return b.KV
@@ -199,14 +202,14 @@ func (b *Budget) leastKV(sequence int64) int64 {
 	return min(b.KV, sequence)
 }
 
-// kvBeside returns the room for KV beside other bytes: what the budget asks, less what the
-// limit does not allow, but one sequence at least.
+// kvBeside returns the memory for the KV cache next to other bytes: the budget's KV, reduced to
+// what the limit allows, but at least one sequence.
 func (b *Budget) kvBeside(other, sequence int64) int64 {
 	return max(min(b.KV, b.room(0)-other), b.leastKV(sequence))
 }
 
-// hostOf returns the budget through which weights stream: the CPU's, else the first but the
-// disk's; -1 for none.
+// hostOf returns the index of the budget through which weights stream: the CPU's, or else the
+// first one other than the disk's; -1 if there is none.
 func hostOf(budgets []Budget) int {
 	if i := slices.IndexFunc(budgets, func(b Budget) bool { return b.Device == CPU }); i >= 0 {
 		return i

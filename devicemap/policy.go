@@ -17,13 +17,14 @@ type PolicyKind string
 
 // The kinds of policy.
 const (
-	// Auto is Heft's own: weights that are read most for a token stay nearest.
+	// Auto is Heft's own policy: the weights that tokens read most are placed on the fastest
+	// devices.
 	Auto PolicyKind = "auto"
-	// Balanced, BalancedLow0 and Sequential are Accelerate's, over the same budgets.
+	// Balanced, BalancedLow0 and Sequential are Accelerate's policies, with the same budgets.
 	Balanced     PolicyKind = "balanced"
 	BalancedLow0 PolicyKind = "balanced_low_0"
 	Sequential   PolicyKind = "sequential"
-	// Manual places everything where the user's map says.
+	// Manual places everything as the user's map says.
 	Manual PolicyKind = "manual"
 )
 
@@ -33,40 +34,41 @@ var keywords = []PolicyKind{Auto, Balanced, BalancedLow0, Sequential}
 // A Policy says how Solve places a model.
 type Policy struct {
 	Kind PolicyKind // "" is Auto
-	// Pins are the modules that the user placed by hand. Auto fits the rest around them. With Manual
-	// they are the whole map. With the other kinds they are an error.
+	// Pins are the modules that the user placed. Auto fits the rest around them. With Manual they
+	// are the whole map. The other kinds reject them.
 	Pins Map
-	// SequenceKV is the size of one sequence's KV cache in bytes. Solve reserves at least that much
-	// for the KV cache.
+	// SequenceKV is the size of one sequence's KV cache in bytes, which is the minimum that Solve
+	// reserves.
 	SequenceKV int64
-	// UnitKV is the part of SequenceKV that belongs to the block at a path, in bytes. A block takes it to
-	// the accelerator on which it is placed. nil leaves all of it on the CPU.
+	// UnitKV is the part of SequenceKV that belongs to the block at a path, in bytes. It is
+	// placed on the block's accelerator. nil leaves all of it on the CPU.
 	UnitKV map[string]int64
-	// HostOnly are paths of modules that no accelerator can run. They go to the CPU and the disk, also
-	// where pins name an accelerator.
+	// HostOnly are paths of modules that no accelerator can run. They are placed on the CPU and
+	// the disk, even if pins name an accelerator.
 	HostOnly map[string]bool
-	// ExpertsApart keeps routed experts on the accelerator of their block, where they have room, and places some experts
-	// of a stack on an accelerator that has no room for all of them.
+	// ExpertsApart allows routed experts of a block on other devices than the block. They stay on
+	// the accelerator of their block if they fit there. An accelerator without room for a whole
+	// stack holds some of its experts.
 	ExpertsApart bool
-	// DType is the type that floating point weights are loaded as; "" keeps each
-	// tensor's own. It makes weights smaller, never larger.
+	// DType is the type that floating-point weights are loaded as; "" keeps each tensor's own. It
+	// only makes weights smaller, never larger.
 	DType string
-	// Loaded are the bytes of parameters that are converted when they are loaded, which
-	// neither their dtype nor DType tells.
+	// Loaded holds the sizes in bytes of parameters that are converted when they are loaded, if
+	// their dtype and DType do not determine them.
 	Loaded map[*meta.Param]int64
-	// Bands are the matrices that stream in bands of rows, so that no more than some bands take
-	// memory at a time, and the bytes of the largest band of each.
+	// Bands maps the matrices that stream in bands of rows to the size of their largest band in
+	// bytes. Only a few bands of such a matrix are in memory at a time.
 	Bands map[*meta.Param]int64
-	// NoSplit are the classes that are placed as a whole; nil means the model's.
+	// NoSplit are the classes of modules that are placed as a whole; nil means the model's.
 	NoSplit []string
-	// ExpertHits predicts the share of the routed experts that a token selects and that a cache
-	// holds, for the share of all experts that it has room for. nil means that it holds none.
+	// ExpertHits predicts the share of a token's routed experts that are in the cache. Its
+	// argument is the share of all experts that fits into the cache. nil means no hits.
 	ExpertHits func(share float64) float64
-	// OffloadBuffers is Accelerate's, for its policies.
+	// OffloadBuffers is an option of Accelerate's policies; see [Options].
 	OffloadBuffers bool
 }
 
-// ParsePolicy reads a device map as users write it and returns the policy that it names:
+// ParsePolicy parses a device map as users write it and returns its policy:
 //
 //	auto, balanced, balanced_low_0, sequential    a policy
 //	cpu, disk, N                                  the whole model on one device
@@ -74,7 +76,7 @@ type Policy struct {
 //	PATH=DEVICE,PATH=DEVICE                       pins: auto fits the rest around them
 //
 // PATH is a module or a tensor of the model, or one of the forms that [Map] describes.
-// ParsePolicy knows no model: [Solve] checks that the paths exist and cover it.
+// ParsePolicy does not depend on a model: [Solve] checks that the paths exist and cover it.
 func ParsePolicy(text string) (Policy, error) {
 	p, err := parseMap(strings.TrimSpace(text))
 	if err != nil {
@@ -122,7 +124,7 @@ func nearKeywords(text string) []string {
 
 func parseJSONMap(text []byte) (Policy, error) {
 	var m Map
-	var whole any // Unmarshal refuses what stands after a value
+	var whole any // Unmarshal rejects text after a value
 	err := json.Unmarshal(text, &whole)
 	if err == nil {
 		err = m.read(text)
@@ -155,10 +157,10 @@ func parsePins(text string) (Map, error) {
 	return pins, nil
 }
 
-// ParseMaxMemory reads "DEVICE=SIZE,DEVICE=SIZE", as in "0=20GiB,cpu=30GiB", in the
-// order given. A size is as ParseSize takes it, or a plain number of bytes. One without a
-// device is the CPU's. A size in bits, as "8gb" is for Accelerate, and a number of bytes below 64 KiB
-// carry a warning.
+// ParseMaxMemory parses "DEVICE=SIZE,DEVICE=SIZE", such as "0=20GiB,cpu=30GiB", in the given
+// order. A size is as in ParseSize, or a plain number of bytes. A size without a device is for
+// the CPU. Sizes in bits, such as "8gb" in Accelerate's notation, and numbers of bytes below 64
+// KiB have a warning.
 func ParseMaxMemory(text string) ([]DeviceMemory, error) {
 	var list []DeviceMemory
 	for item := range strings.SplitSeq(text, ",") {
@@ -197,7 +199,8 @@ func parseMemory(item string) (DeviceMemory, error) {
 	return DeviceMemory{Device: d, Bytes: float64(size), Warning: unitWarning(amount, size)}, err
 }
 
-// unitWarning warns of a size that is probably not what the user means: bits, or a small number without a unit.
+// unitWarning returns a warning for a size that is probably not what the user means: bits, or a
+// small number without a unit.
 func unitWarning(amount string, size int64) string {
 	if _, err := strconv.Atoi(amount); err == nil && 0 < size && size < 1<<16 {
 		return fmt.Sprintf("a limit of %s is %s bytes: a number without a unit counts bytes, as in Accelerate; write %sGiB for gibibytes", amount, amount, amount)
@@ -205,7 +208,8 @@ func unitWarning(amount string, size int64) string {
 	return bitsWarning(amount, size)
 }
 
-// bitsWarning warns of a unit with a lower-case b, which means bits as in Accelerate.
+// bitsWarning returns a warning for a unit with a lower-case b, which means bits as in
+// Accelerate.
 func bitsWarning(amount string, size int64) string {
 	stem, found := strings.CutSuffix(amount, "b")
 	if !found || strings.HasSuffix(strings.ToLower(amount), "ib") {
@@ -214,14 +218,14 @@ func bitsWarning(amount string, size int64) string {
 	return fmt.Sprintf("%s is %s: a lower-case b means bits, as in Accelerate; write %sB for bytes", amount, FormatSize(size), strings.ToUpper(stem))
 }
 
-// An UnknownPathError is a path of a device map that the model does not have.
+// An UnknownPathError reports a path of a device map that the model does not have.
 type UnknownPathError struct {
 	Path string
 	Near []string // paths that the model has, nearest first
-	Why  string   // the fault, if the path is that of an expert
+	Why  string   // what is wrong, if the path is that of an expert
 }
 
-// Error names the path and those that may have been meant.
+// Error names the path and suggests similar ones.
 func (e *UnknownPathError) Error() string {
 	if e.Why != "" {
 		return fmt.Sprintf("devicemap: %s: %s", e.Path, e.Why)
@@ -263,7 +267,7 @@ func (t *table) checkPaths(m Map) error {
 	return nil
 }
 
-// checkStacks refuses pins on single tensors of stacked experts.
+// checkStacks rejects pins on single tensors of stacked experts.
 func (t *table) checkStacks(pins Map) error {
 	for path := range pins.All() {
 		parent := path[:max(0, strings.LastIndexByte(path, '.'))]
@@ -276,7 +280,7 @@ func (t *table) checkStacks(pins Map) error {
 	return nil
 }
 
-// numbered says which numbers the children of node i have, where they have any.
+// numbered describes the numbers of node i's children, if there are any.
 func (t *table) numbered(i int32) string {
 	last := 0
 	for t.has(meta.Join(t.nodes[i].path, strconv.Itoa(last))) {
@@ -288,7 +292,7 @@ func (t *table) numbered(i int32) string {
 	return fmt.Sprintf("%s has 0 to %d", describe(t.nodes[i].path), last-1)
 }
 
-// children takes PATH.N and PATH[a:b] apart.
+// children splits PATH.N and PATH[a:b].
 func children(path string) (parent string, begin, end int, ok bool) {
 	if parent, begin, end, ok = cutRange(path); ok {
 		return parent, begin, end, true
@@ -303,9 +307,9 @@ func (t *table) has(path string) bool {
 	return ok
 }
 
-// stack returns the number of experts that node i stacks: it is a module without modules of
-// its own with tensors, called experts or named as such by its mixture, whose parameters share
-// their first dimension. 0 for all else.
+// stack returns the number of experts that node i stacks, or 0 if it is not a stack. A stack is a
+// module with tensors and without submodules, which is called experts or named by its MoE layer,
+// and whose parameters share their first dimension.
 func (t *table) stack(i int32) int {
 	m := t.nodes[i].module
 	if m == nil || len(m.Params) == 0 || t.nodes[i].name() != "experts" && !t.routed(i) {
@@ -321,8 +325,9 @@ func (t *table) stack(i int32) int {
 	return count
 }
 
-// routed reports whether a mixture names node i, which has parameters, as its experts, such as experts.mlp of DBRX. The
-// matrices of experts have three dimensions together, so that most modules need no search.
+// routed reports whether an MoE layer names node i, which has parameters, as its experts, such as
+// experts.mlp of DBRX. Only the matrices of experts have three dimensions, so most modules need
+// no search.
 func (t *table) routed(i int32) bool {
 	if len(t.nodes[i].module.Params[0].Shape) < 3 {
 		return false

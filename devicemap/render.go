@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Render draws the plan for a terminal of the given width in columns: a row of cells for
-// each series of blocks, one cell a block, marked by its device, then a table of the
-// devices with a bar of what fills each. With color the marks are coloured by tier.
-// It leaves out the warnings, which the caller prints. The error is that of w.
+// Render draws the plan for a terminal of the given width in columns. It draws a row of cells for
+// each series of blocks, one cell per block, marked by its device, then a table of the devices
+// with a bar of their contents. With color the marks are coloured by tier. It omits the warnings,
+// which the caller prints. The error is that of w.
 func (p Plan) Render(w io.Writer, color bool, width int) error {
 	r := &renderer{w: bufio.NewWriter(w), color: color, width: max(width, 40)}
 	r.legend(p.Map.Devices())
@@ -27,10 +27,10 @@ type renderer struct {
 	width int
 }
 
-// gpuColors tell accelerators apart.
+// gpuColors are the colours of accelerators.
 var gpuColors = []string{"32", "36", "35", "92", "96", "95"}
 
-// mark returns the cell of a device: a GPU's last digit or a block, shaded by tier.
+// mark returns the cell of a device: a GPU's last digit, or a block character shaded by tier.
 func (r *renderer) mark(d Device, n int) string {
 	switch d {
 	case CPU:
@@ -90,7 +90,7 @@ func (r *renderer) blocks(list []*series) {
 	fmt.Fprintln(r.w)
 }
 
-// cells draws one line, painting runs of one device at once.
+// cells draws one line. It paints runs of one device at once.
 func (r *renderer) cells(line []cell) {
 	for len(line) > 0 {
 		n := 1
@@ -131,9 +131,9 @@ func (r *renderer) devices(p Plan) {
 	fmt.Fprintln(r.w)
 }
 
-// bar shows how a device is filled: weights in its own mark, then k for the KV cache, a for
-// activations, s for staging, r for requests and the runtime. The bar ends at
-// the limit.
+// bar draws the contents of a device: weights with the device's own mark, then k for the KV
+// cache, a for activations, s for staging, r for requests and the runtime. The bar ends at the
+// limit.
 func (r *renderer) bar(d DevicePlan, width int) string {
 	var b strings.Builder
 	used, drawn := int64(0), 0
@@ -157,7 +157,7 @@ func (r *renderer) bar(d DevicePlan, width int) string {
 	return "[" + b.String() + strings.Repeat(" ", width-drawn) + "]"
 }
 
-// pad fills text with spaces to n columns, or cuts its middle.
+// pad pads text with spaces to n columns, or shortens its middle.
 func pad(text string, n int) string {
 	count := utf8.RuneCountInString(text)
 	if count <= n {

@@ -10,8 +10,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// units are the suffixes of sizes as they are tried. Those with bits take a final
-// lower-case b for bits.
+// units are the suffixes of sizes, in the order in which they are tried. With bits set, a final
+// lower-case b means bits.
 var units = []struct {
 	suffix string
 	bytes  float64
@@ -25,10 +25,11 @@ var units = []struct {
 	{"KB", 1e3, true},
 }
 
-// ParseSize reads a size in bytes with a unit, as Accelerate's convert_file_size_to_int. KB, MB and
-// GB are decimal, KiB, MiB and GiB binary, in any case. A final lower-case b of kb, mb and gb means
-// bits, so "1gb" is 125,000,000 bytes. The number may be anything that Python's float takes: " 3
-// GB", "1e3MB", "1_0MB". A number without a unit, TB and negative sizes are errors.
+// ParseSize parses a size in bytes with a unit, as Accelerate's convert_file_size_to_int does.
+// KB, MB and GB are decimal, KiB, MiB and GiB binary, in any case. A final lower-case b of kb, mb
+// and gb means bits, so "1gb" is 125,000,000 bytes. The number may be anything that Python's
+// float accepts: " 3 GB", "1e3MB", "1_0MB". A number without a unit, TB and negative sizes are
+// errors.
 func ParseSize(text string) (int64, error) {
 	size, err := parseSize(text)
 	if err != nil {
@@ -67,7 +68,7 @@ func sizeError(text, why string) error {
 	return fmt.Errorf("got the size %q, %s", text, why)
 }
 
-// FormatSize formats a size for people: "1.50 GiB", "12.0 MiB", "980 B".
+// FormatSize formats a size for users: "1.50 GiB", "12.0 MiB", "980 B".
 func FormatSize(bytes int64) string {
 	sign, f := "", float64(bytes)
 	if f < 0 {
@@ -85,7 +86,7 @@ func FormatSize(bytes int64) string {
 	return ""
 }
 
-// decimals keeps three digits.
+// decimals returns the number of decimals that keeps three digits.
 func decimals(f float64) int {
 	switch {
 	case f < 9.995:
@@ -96,8 +97,8 @@ func decimals(f float64) int {
 	return 0
 }
 
-// pythonFloat reads text as Python's float(): white space around it, underscores
-// between digits, infinities and NaN; no hexadecimal.
+// pythonFloat parses text like Python's float(): surrounding white space, underscores between
+// digits, infinities and NaN are allowed; hexadecimal is not.
 func pythonFloat(text string) (float64, bool) {
 	text = strings.TrimFunc(text, func(r rune) bool {
 		return unicode.IsSpace(r) || '\x1c' <= r && r <= '\x1f'
@@ -125,12 +126,13 @@ func pythonFloat(text string) (float64, bool) {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// customDTypes are the types below torch's that Accelerate counts for quantised
-// weights, in bytes an element.
+// customDTypes are types that Accelerate has in addition to torch's, for quantised weights, in
+// bytes per element.
 var customDTypes = map[string]float64{"int2": 0.25, "int4": 0.5, "fp8": 1}
 
-// DTypeByteSize returns the size of one element in bytes, as Accelerate's dtype_byte_size: bool is
-// 1/8, float4_e2m1fn_x2 is 0. Besides torch's names it takes "int2", "int4" and "fp8".
+// DTypeByteSize returns the size of one element in bytes, as Accelerate's dtype_byte_size does:
+// bool is 1/8, float4_e2m1fn_x2 is 0. In addition to torch's names it accepts "int2", "int4" and
+// "fp8".
 func DTypeByteSize(name string) (float64, error) {
 	if size, ok := customDTypes[name]; ok {
 		return size, nil
@@ -148,25 +150,25 @@ func DTypeByteSize(name string) (float64, error) {
 	return elementSize(d), nil
 }
 
-// elementSize returns DTypeByteSize of a known type.
+// elementSize returns the DTypeByteSize of a known type.
 func elementSize(d meta.DType) float64 {
 	switch d {
 	case meta.Bool:
 		return 1.0 / 8
 	case meta.Float4E2M1:
-		return 0 // Accelerate reads the bits off the name's last digits: 2 / 8
+		return 0 // Accelerate derives the bits from the name's last digits: 2 / 8
 	}
 	return float64(d.Bits()) / 8
 }
 
-// A sizing says how many bytes the elements of a named tensor count for.
+// A sizing returns the bytes of the elements of a named tensor.
 type sizing func(path string, d meta.DType, elements int64) float64
 
-// countNothing is for tables of which only the names matter.
+// countNothing is for tables of which only the names are used.
 func countNothing(string, meta.DType, int64) float64 { return 0 }
 
-// accelerateSizing counts as Accelerate's compute_module_sizes: a special dtype
-// decides by itself, dtype only shrinks, and integers and bools keep their size.
+// accelerateSizing counts like Accelerate's compute_module_sizes: a special dtype replaces the
+// tensor's, dtype only shrinks it, and integers and bools keep their size.
 func accelerateSizing(dtype string, special map[string]string) (sizing, error) {
 	limit := math.Inf(1)
 	if dtype != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A PlacementError says why a model cannot be placed as the user asked.
+// A PlacementError reports why a model cannot be placed as the user asked.
 type PlacementError struct {
 	Device Device
 	Reason string
@@ -20,25 +20,27 @@ func (e *PlacementError) Error() string {
 	return fmt.Sprintf("devicemap: device %s: %s", e.Device, e.Reason)
 }
 
-// Solve places a model within budgets. It is deterministic: the same model, budgets and policy give
-// the same plan.
+// Solve places a model within budgets. It is deterministic: the same model, budgets and policy
+// give the same plan.
 //
-// Auto places the units of a model (blocks, and modules outside of blocks) by the bytes that a token
-// reads per byte that the unit takes. First come weights that are read whole, in tree order. GPUs are
-// filled one after the other, then the CPU. Routed experts follow: all of them stay if they fit,
-// otherwise all stream one by one and the memory that is left caches them; see [Plan.CacheExperts].
-// Tables of which a token reads a row come last.
+// Auto places the units of a model (blocks, and modules outside of blocks) by the share of a
+// unit's bytes that a token reads. Weights that are read whole come first, in tree order. GPUs
+// are filled one after another, then the CPU. Routed experts follow: all of them stay if they
+// fit, otherwise all stream one by one and the remaining memory caches them; see
+// [Plan.CacheExperts]. Tables of which a token reads a row come last.
 //
-// Weights that do not fit stream from the disk through the CPU, which keeps room for two of the
-// largest loads (and two experts). Solve picks the size of this room that minimises disk reads per
-// token. If a block does not fit as a whole, some of its matrices stay and the others stream.
+// Weights that do not fit stream from the disk through the CPU, which reserves staging memory for
+// two of the largest loads (and two experts). Solve picks the staging size that minimises disk
+// reads per token. If a block does not fit as a whole, some of its matrices stay and the others
+// stream.
 //
 // Pins stay where they are. Solve returns a *[PlacementError] if pins do not fit or name a device
-// without a budget, an *[UnknownPathError] if the model lacks a path, and an *[UncoveredError] if a
-// manual map leaves out tensors.
+// without a budget, an *[UnknownPathError] if the model lacks a path, and an *[UncoveredError] if
+// a manual map leaves out tensors.
 //
-// The other policies run Accelerate's solver within what the budgets leave for weights. If the CPU's
-// budget is below the minimum, Solve returns the plan with the minimum and sets [Plan.BelowLeast].
+// The other policies run Accelerate's solver within what the budgets leave for weights. If the
+// CPU's budget is below the minimum, Solve returns the plan with the minimum and sets
+// [Plan.BelowLeast].
 func Solve(model *meta.Model, budgets []Budget, policy Policy) (Plan, error) {
 	l, err := NewLayout(model, policy)
 	if err != nil {
@@ -47,7 +49,7 @@ func Solve(model *meta.Model, budgets []Budget, policy Policy) (Plan, error) {
 	return l.Solve(budgets, policy)
 }
 
-// sortBudgets orders budgets as Accelerate orders devices and adds the disk.
+// sortBudgets sorts budgets in Accelerate's order of devices and adds the disk.
 func sortBudgets(budgets []Budget) ([]Budget, error) {
 	list := slices.Clone(budgets)
 	slices.SortStableFunc(list, func(a, b Budget) int { return compareDevices(a.Device, b.Device) })
@@ -69,8 +71,7 @@ func sortBudgets(budgets []Budget) ([]Budget, error) {
 	return list, nil
 }
 
-// ownSizing counts whole bytes of each tensor as stored in memory, in dtype where that
-// is smaller.
+// ownSizing counts whole bytes of each tensor as stored in memory, in dtype if that is smaller.
 func ownSizing(dtype string) (sizing, error) {
 	most := math.Inf(1)
 	if dtype != "" {
@@ -88,8 +89,8 @@ func ownSizing(dtype string) (sizing, error) {
 	}, nil
 }
 
-// solveAuto plans by Heft's own policy, at first with room to read bands ahead, and where that does not
-// fit with no more than bands need.
+// solveAuto plans by Heft's own policy. It first tries a window that reads bands ahead, and if
+// that does not fit, the minimum window.
 func solveAuto(d *divider, budgets []Budget, p Policy) (Plan, error) {
 	if err := placePins(d.units, budgets, p); err != nil {
 		return Plan{}, err
@@ -110,7 +111,7 @@ func solveAuto(d *divider, budgets []Budget, p Policy) (Plan, error) {
 		case !tight:
 			continue
 		default:
-			// One sequence still runs where there is no room for all that were planned.
+			// A single sequence still runs if there is no room for all that were planned.
 			f.room[host] += budgets[host].KV - budgets[host].leastKV(p.SequenceKV)
 			f.fillHost(host)
 		}
@@ -122,8 +123,8 @@ func solveAuto(d *divider, budgets []Budget, p Policy) (Plan, error) {
 	return Plan{}, nil
 }
 
-// checked returns the plan of placed units with the least memory for weights, refused where what
-// the user placed leaves the host too little to stream the rest.
+// checked returns the plan of placed units with the minimum memory for weights. It returns an
+// error if the user's pins leave the host too little to stream the rest.
 func checked(d *divider, least int64, tight bool, budgets []Budget, p Policy) (Plan, error) {
 	plan := finish(d.units, least, tight, budgets, p)
 	plan.Warnings = slices.Concat(d.warnings, plan.Warnings)
@@ -138,7 +139,7 @@ func checked(d *divider, least int64, tight bool, budgets []Budget, p Policy) (P
 	return plan, nil
 }
 
-// placePins puts pinned units in place and checks that what the user placed fits.
+// placePins places pinned units and checks that they fit.
 func placePins(units []unit, budgets []Budget, p Policy) error {
 	pinned := map[Device]int64{}
 	for i := range units {
@@ -174,7 +175,7 @@ func deviceNames(budgets []Budget) string {
 	return strings.Join(names, ", ")
 }
 
-// describe returns a path in a message.
+// describe formats a path for a message.
 func describe(path string) string {
 	if path == "" {
 		return "the model"
@@ -229,7 +230,7 @@ func solveAccelerate(root *meta.Module, t *table, budgets []Budget, p Policy) (P
 		return Plan{}, err
 	}
 	if host := hostOf(budgets); host >= 0 && slices.Contains(result.Raw.Devices(), Disk) {
-		// The solver keeps room for one layer on the CPU, and streaming takes two.
+		// The solver reserves room for one layer on the CPU, but streaming takes two.
 		memory[host].Bytes = max(0, memory[host].Bytes-newSolver(theirs, nil, o).largest)
 		if result, err = infer(theirs, memory, o); err != nil {
 			return Plan{}, err

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// A class is the matrices of one size at the same place of several units, such as the up_proj of all
-// layers.
+// A class is the set of matrices of one size at the same place of several units, such as the
+// up_proj of all layers.
 type class struct {
-	name    string // the path below that of the unit
+	name    string // path below the unit's path
 	bytes   int64
 	members []streamed // in the order of the units
 }
 
-// spread moves what streams of the units that are read whole, so that each of them streams the same
-// share: the disk then reads for the next matrices while those in memory compute. A plan that fills
-// memory with the first layers would leave the disk idle while these compute. No more bytes stay in
-// memory than before. Matrices that several units read stay where they are.
+// spread redistributes the streamed matrices of the units that are read whole, so that each unit
+// streams the same share. The disk then reads the next matrices while those in memory compute. If
+// memory were filled with the first layers, the disk would be idle while these compute. The bytes
+// in memory do not grow. Matrices that several units read stay where they are.
 func (f *filler) spread(c choice) choice {
 	units := f.dense(c)
 	stays := make(map[int]bool, len(c.stay))
@@ -67,7 +67,7 @@ func (f *filler) spread(c choice) choice {
 	return c
 }
 
-// dense returns the free units all of whose matrices may stream, in the order of the model.
+// dense returns the free units of which all matrices may stream, in the order of the model.
 func (f *filler) dense(c choice) (list []int) {
 	for _, i := range f.free {
 		u := &f.units[i]
@@ -106,9 +106,9 @@ func (f *filler) classes(units []int) (list []class) {
 	return list
 }
 
-// choose returns matrices of at least need bytes: of each class, the largest first, as many as are not
-// too much, at equal distances, and then the smallest one that is enough. It reports false if all of
-// them are not enough.
+// choose returns matrices of at least need bytes. From each class, the largest first, it takes as
+// many as do not exceed need, at equal distances, and finally the smallest matrix that suffices.
+// ok is false if all of them are not enough.
 func choose(classes []class, need int64) (chosen []streamed, ok bool) {
 	var rest []streamed // one of each class that stays, the smallest last
 	var bytes []int64

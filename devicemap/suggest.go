@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/internal/spelling"
 )
 
-// didYouMean returns the end of a message that offers names.
+// didYouMean returns the end of a message that suggests names.
 func didYouMean(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -14,8 +14,8 @@ func didYouMean(names []string) string {
 	return "; did you mean " + strings.Join(names, " or ") + "?"
 }
 
-// near lists paths of the tree that path may have meant: those that end as it does, else
-// those that differ in few letters.
+// near returns paths of the tree that path may have meant: those with the same end, or else those
+// that differ in a few letters.
 func (t *table) near(path string) []string {
 	const most = 3
 	var ends, all []string

@@ -8,10 +8,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A table is a module tree as a flat list of its names, parents first: a module, then
-// its parameters, its buffers and its children. The descendants of node i are the range
-// (i, end). Paths are made and sizes are summed once, so that the solvers compare
-// numbers.
+// A table is a module tree as a flat list of its names, parents first: a module, then its
+// parameters, its buffers and its children. The descendants of node i are the range (i, end).
+// Paths are built and sizes are added up once, so that the solvers compare numbers.
 type table struct {
 	loaded map[*meta.Param]int64 // bytes of parameters that are converted; see Policy
 	nodes  []node
@@ -19,8 +18,8 @@ type table struct {
 	ties   []tie
 }
 
-// A node is one name of the tree. A module that stands in the tree under several names
-// has nodes under each of them; only the first counts.
+// A node is one name of the tree. A module with several names has a node for each of them; only
+// the first one counts.
 type node struct {
 	path   string
 	module *meta.Module // nil for a tensor; never one with SameAs
@@ -28,12 +27,13 @@ type node struct {
 	buffer *meta.Buffer
 	end    int32
 	size   float64 // bytes of the tensors at and below it
-	// listed: a split of the parent lists it; false for the second name of one
-	// object within one module.
+	// listed reports that a split of the parent lists the node. It is false for the second name
+	// of one object within one module.
 	listed bool
-	// counted: a tensor that counts is at or below it; hasParam: a parameter.
+	// counted reports that a tensor that counts is at or below the node; hasParam reports a
+	// parameter.
 	counted, hasParam bool
-	repeated          bool // below a module that stands earlier under another name
+	repeated          bool // below a module that occurs earlier under another name
 }
 
 // A tie is one parameter with several names, in alphabetical order.
@@ -42,7 +42,7 @@ type tie struct {
 	nodes []int32
 }
 
-// The limits of a table guard against trees that refer to themselves.
+// Limits of a table, against trees that contain themselves.
 const (
 	maxNodes = 1 << 22
 	maxDepth = 256
@@ -53,7 +53,7 @@ func newTable(root *meta.Module, sizes sizing) (*table, error) {
 	return newLoadedTable(root, sizes, nil)
 }
 
-// newLoadedTable is newTable, but some parameters take other bytes than sizes says.
+// newLoadedTable is newTable with other sizes for some parameters.
 func newLoadedTable(root *meta.Module, sizes sizing, loaded map[*meta.Param]int64) (*table, error) {
 	if root == nil {
 		return nil, fmt.Errorf("devicemap: no module tree")
@@ -103,7 +103,7 @@ func (t *table) add(m *meta.Module, path string, depth int, repeated, listed boo
 	return nil
 }
 
-// addTensor appends a parameter or buffer; under a repeated name it weighs nothing.
+// addTensor appends a parameter or buffer. Under a repeated name its size is 0.
 func (t *table) addTensor(n node, d meta.DType, elements int64) {
 	n.end = int32(len(t.nodes)) + 1
 	if !n.repeated {
@@ -165,8 +165,7 @@ func (t *table) findTies() error {
 	return nil
 }
 
-// split lists what takes the place of module i when it is split: direct parameters,
-// then children.
+// split lists the nodes that replace module i when it is split: direct parameters, then children.
 func (t *table) split(i int32) []int32 {
 	var params, children []int32
 	for c := i + 1; c < t.nodes[i].end; c = t.nodes[c].end {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// hostOnly reports whether the module at path, or one above it, is in p.HostOnly.
+// hostOnly reports whether the module at path, or one of its ancestors, is in p.HostOnly.
 func (p *Policy) hostOnly(path string) bool {
 	for path != "" {
 		if p.HostOnly[path] {
@@ -16,8 +16,8 @@ func (p *Policy) hostOnly(path string) bool {
 	return p.HostOnly[""]
 }
 
-// bound returns a copy of d to place its units, with what p says of them: their keys and values, and which may not be on an
-// accelerator. A pin of such a unit to an accelerator becomes one to the CPU.
+// bound returns a copy of d for placing its units under p, with the units' KV caches and
+// HostOnly. It replaces pins of host-only units to an accelerator by the CPU.
 func (d *divider) bound(p *Policy) *divider {
 	b := *d
 	b.units = slices.Clone(d.units)
@@ -31,8 +31,7 @@ func (d *divider) bound(p *Policy) *divider {
 	return &b
 }
 
-// kvOn returns the bytes of keys and values of units on device d, which counts them if it is an
-// accelerator.
+// kvOn returns the bytes of the KV cache of units on device d, if it is an accelerator.
 func kvOn(units []unit, d Device) (sum int64) {
 	for i := range units {
 		if u := &units[i]; u.at == d && d.accelerator() {
@@ -42,8 +41,9 @@ func kvOn(units []unit, d Device) (sum int64) {
 	return sum
 }
 
-// moveKV returns budgets and a policy in which the CPU keeps no room for keys and values of units that are
-// on accelerators, and the bytes of these. Where they take more there, the CPU keeps what its own units take.
+// moveKV returns budgets and a policy in which the CPU reserves no memory for the KV cache of
+// units on accelerators, and the bytes of that. If the accelerators take more, the CPU reserves
+// what its own units take.
 func moveKV(units []unit, budgets []Budget, p Policy) ([]Budget, Policy, int64) {
 	var moved, left int64
 	for i := range units {

@@ -8,47 +8,47 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A unit is what a plan places as a whole: a module of a no-split class, a module
-// without children or a tensor of a split module, without the parts of it that are
-// units of their own, which are its experts and what the user pinned below it.
+// A unit is what a plan places as a whole: a module of a no-split class, a module without
+// children, or a tensor of a split module. Parts of it that are units of their own are excluded:
+// its experts, and modules that the user pinned.
 type unit struct {
 	path string
-	// bytes is what the unit weighs, reads what of it one token needs: one row of a
-	// table, the chosen experts of a mixture, all of anything else. expertBytes and expertReads
-	// are the parts of these that are experts.
+	// bytes is the size of the unit. reads is the size of the part that one token needs: one row
+	// of a table, the selected experts of an MoE layer, all of anything else. expertBytes and
+	// expertReads are the experts' parts of these.
 	bytes, reads             int64
 	expertBytes, expertReads int64
-	again                    int64 // the part of reads that repeats others, of tensors that later units read too
-	// dense is what of it is read whole, expert the size of one of its experts, which stream one by
-	// one.
+	again                    int64 // part of reads that repeats others, of tensors that later units also read
+	// dense is the size of the part that is read whole. expert is the size of one of its experts,
+	// which stream one by one.
 	dense, expert int64
-	passage              // of dense, from the disk
-	pin           Device // "" where the policy may choose
-	whole         int    // of a part: the unit that it is a part of; else -1
+	passage              // of dense, when it streams from the disk
+	pin           Device // "" if the policy may choose
+	whole         int    // for a part: index of the unit to which it belongs; otherwise -1
 	block         bool
 	hostOnly      bool  // see Policy.HostOnly
 	kv            int64 // see Policy.UnitKV
-	home          int   // where it holds only tied parameters: the unit with the values; else -1
+	home          int   // if it only holds tied parameters: the unit with the values; otherwise -1
 	at            Device
-	matrices      []matrix // that may be elsewhere than the rest, the largest first
+	matrices      []matrix // that may be on another device than the rest, the largest first
 }
 
-// A share says what of a tensor one token reads.
+// A share describes the part of a tensor that one token reads.
 type share struct {
 	of      float64
 	lookup  bool  // single rows, from the mapping
-	experts int32 // the module that stacks experts, of which this is a parameter; 0 for none
+	experts int32 // the module that stacks the experts to which this parameter belongs; 0 if there is none
 	band    int64 // bytes of the largest band in which it can stream, if any
-	again   int   // how often it is read once more
+	again   int   // number of additional times it is read
 }
 
-// A divider makes the units of a model.
+// A divider divides a model into units.
 type divider struct {
 	*table
 	noSplit  map[string]bool
 	bands    map[*meta.Param]int64
 	pins     Map
-	parents  map[string]bool // paths of which pins name single experts
+	parents  map[string]bool // paths whose single experts are pinned
 	cut      bool            // experts are parts
 	shares   map[int32]share
 	owner    map[int32]int // tied tensor → unit
@@ -56,8 +56,8 @@ type divider struct {
 	warnings []string
 }
 
-// divide lists the units of a model in tree order, parts after the unit they are of.
-// With cut the experts of a block are a part of it.
+// divide returns the units of a model in tree order, parts after the unit to which they belong.
+// If cut is set, the experts of a block are a part of it.
 func divide(t *table, p Policy, pins Map, cut bool) *divider {
 	d := &divider{table: t, noSplit: map[string]bool{}, bands: p.Bands, pins: pins, parents: map[string]bool{}, cut: cut,
 		shares: t.shareTensors(), owner: map[int32]int{}}
@@ -74,7 +74,7 @@ func divide(t *table, p Policy, pins Map, cut bool) *divider {
 	return d
 }
 
-// shareTensors finds the tensors that are not read whole.
+// shareTensors returns the tensors that are not read whole.
 func (t *table) shareTensors() map[int32]share {
 	shares := map[int32]share{}
 	for i := range t.nodes {
@@ -107,8 +107,8 @@ func (t *table) shareTensors() map[int32]share {
 	return shares
 }
 
-// shareTies finds how often a token reads a tensor that has several names: whole under each of them, lookups and names
-// of modules that are not read aside.
+// shareTies computes how often a token reads a tensor that has several names. It is read whole
+// under each name, except for lookups and names of modules that are not read.
 func (t *table) shareTies(names []int32, shares map[int32]share) {
 	uses := 0
 	for _, n := range names {
@@ -180,7 +180,8 @@ func (d *divider) addTensor(unit int, c int32) {
 	d.owner[c] = unit
 }
 
-// bandOf returns the bytes of the largest band in which tensor c can stream, 0 if it streams whole.
+// bandOf returns the bytes of the largest band in which tensor c can stream, or 0 if it streams
+// whole.
 func (d *divider) bandOf(c int32) int64 {
 	if p := d.nodes[c].param; p != nil {
 		return d.bands[p.Resolve()]
@@ -188,8 +189,8 @@ func (d *divider) bandOf(c int32) int64 {
 	return 0
 }
 
-// keyOf returns the path that decides for path within a unit: the unit, or a pin further
-// down.
+// keyOf returns the entry that applies to path within a unit: the unit's, or that of a pin below
+// it.
 func (d *divider) keyOf(whole int, path string) Entry {
 	u := &d.units[whole]
 	if k, length, ok := d.pins.match(path); ok && length > len(u.path) {
@@ -209,8 +210,8 @@ func (d *divider) part(whole int, key Entry) int {
 	return len(d.units) - 1
 }
 
-// addStack adds the experts of stack c: as one where no single ones are pinned. Pins on
-// its tensors count only where no other does, and then the first for all.
+// addStack adds the experts of stack c, as a whole if no single expert is pinned. Pins on its
+// tensors apply only if there is no other pin; the first one then applies to all.
 func (d *divider) addStack(whole int, c int32) {
 	path := d.nodes[c].path
 	key := d.keyOf(whole, path)
@@ -240,7 +241,7 @@ func (d *divider) addStack(whole int, c int32) {
 	}
 }
 
-// addExpert adds expert e of stack c. The remainder of a division counts for expert 0.
+// addExpert adds expert e of stack c. Expert 0 gets the remainder of the division.
 func (d *divider) addExpert(unit int, c int32, e int) {
 	count := d.stack(c)
 	d.units[unit].oneExpert(int64(d.nodes[c].size) / int64(count))
@@ -258,7 +259,7 @@ func (d *divider) addExpert(unit int, c int32, e int) {
 	}
 }
 
-// oneExpert notes the bytes of an expert, with all of its matrices.
+// oneExpert records the bytes of an expert with all of its matrices.
 func (u *unit) oneExpert(bytes int64) { u.expert = max(u.expert, bytes) }
 
 // weigh adds a tensor of the given bytes, or the slab of one expert.
@@ -279,8 +280,8 @@ func (u *unit) weigh(bytes float64, s share) {
 	}
 }
 
-// followTies binds the units that hold tied parameters to the one that holds the values:
-// the pin of any name counts for it, and a unit with no values of its own goes along.
+// followTies binds units that hold tied parameters to the unit that holds the values. A pin of
+// any of the names applies to it, and a unit without values of its own follows it.
 func (d *divider) followTies() {
 	for _, g := range d.ties {
 		first := -1
