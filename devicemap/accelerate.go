@@ -395,7 +395,7 @@ func (s *solver) coverTies(m *Map) {
 	}
 }
 
-// homelessBuffers adds up the buffers placed on CPU and disk, and is 0 where a GPU has
+// homelessBuffers returns the size of the buffers on CPU and disk, or 0 if a GPU has
 // room for them or there is none.
 func (s *solver) homelessBuffers() float64 {
 	sum, gpus := 0.0, false

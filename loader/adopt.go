@@ -9,10 +9,10 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 )
 
-// adopt makes the file that has f's name now the one that f is, if it has the same bytes: someone has written the
-// checkpoint again and renamed it. The bytes are compared with those of the file that was opened, which f.reader still
-// maps. It returns false if they differ or cannot be compared, and if parts of f are used in place, because these are of
-// the other file.
+// adopt makes f refer to the file that has its name now, if that has the same bytes: the
+// checkpoint was written again and renamed. It compares the bytes with those of the file that was
+// opened, which f.reader still maps. It returns false if they differ or cannot be compared, and
+// if bytes of f are used in place, because these belong to the old file.
 func (f *File) adopt(info fs.FileInfo) bool {
 	c := &f.contents
 	c.mu.Lock()
@@ -23,7 +23,7 @@ func (f *File) adopt(info fs.FileInfo) bool {
 	case !f.held.Load() || f.mapping.Load() != nil || !info.Mode().IsRegular() || info.Size() != f.Size || c.written():
 		return false
 	}
-	writes, err := hostmem.WatchWrites(f.Path) // before the stamp
+	writes, err := hostmem.WatchWrites(f.Path) // before the stamp is taken
 	if err != nil {
 		return false
 	}
@@ -41,7 +41,7 @@ func (f *File) adopt(info fs.FileInfo) bool {
 	}
 	f.watched = file
 	f.watching.Unlock()
-	if c.file != nil { // its hash is that of the new one
+	if c.file != nil { // its hash is that of the new file
 		_ = c.file.Close() // opened for reading
 		c.file = nil
 		if again, err := os.Open(f.Path); err == nil {
@@ -56,8 +56,8 @@ func (f *File) adopt(info fs.FileInfo) bool {
 	return true
 }
 
-// compareWith reports whether the file that has f's name has the bytes that f.reader maps, and returns it with its
-// identity.
+// compareWith reports whether the file that has f's name now has the bytes that f.reader maps. It
+// returns that file with its identity.
 func (f *File) compareWith() (id *identity, file *os.File, same bool) {
 	file, err := os.Open(f.Path)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Binding joins the parameters and persistent buffers of a model to the tensors of a checkpoint.
-// It holds one small entry per parameter, whatever the number of experts, and resolves the names of
-// stacked tensors on request. It is safe for concurrent use.
+// A Binding joins the parameters and persistent buffers of a model to the tensors of a
+// checkpoint. It holds one small entry per parameter, whatever the number of experts, and
+// resolves the names of stacked tensors on request. It is safe for concurrent use.
 type Binding struct {
 	ck         *Checkpoint
-	prefix     string // base prefix with its dot, or empty
+	prefix     string // base prefix with its final dot, or ""
 	dialects   []dialect
 	dialect    int // of the file
 	params     map[*meta.Param]*bound
@@ -22,7 +22,7 @@ type Binding struct {
 	others     Others
 }
 
-// Others counts the tensors of parts of a model that Heft does not read, such as a vision tower.
+// Others counts the tensors of parts of a model that Heft does not use, such as a vision tower.
 type Others struct {
 	Tensors int
 	Bytes   int64
@@ -37,12 +37,13 @@ type BoundTensor struct {
 	// Into is the range of rows to fill: of the parameter's first dimension, or of its second for
 	// an expert. From is the range of rows of Tensor. The zero value means all rows.
 	Into, From meta.RowRange
-	// Slabs says that Tensor has rows Into of the second dimension of each slab of the parameter's first.
+	// Slabs reports that Tensor has rows Into of the second dimension of each slab of the
+	// parameter's first.
 	Slabs bool
-	// Transposed is set if the tensor is [columns, rows] of the parameter's values.
+	// Transposed reports that the tensor is the [columns, rows] of the parameter's values.
 	Transposed bool
 	// Quant describes how to compute the values from Tensor, which holds codes, and from Scales,
-	// Zeros, Index and Global, as far as the format has them. It is nil if Tensor holds values.
+	// Zeros, Index and Global if the format has them. It is nil if Tensor holds values.
 	Quant                        *meta.Quant
 	Scales, Zeros, Index, Global *Tensor
 }
@@ -78,16 +79,16 @@ func (p BoundTensor) Bytes() ([]byte, error) {
 type bound struct {
 	shape   []int
 	sources []meta.TensorSource
-	// alias is the name of a tied tensor that is not stored under its own name.
+	// alias is the name under which a tied tensor is stored, if it is not stored under its own.
 	alias string
 }
 
-// A dialect says how the names in a file differ from the model's: it turns a name of the model into
-// one of the file, appended to buf. ok is false for names that it does not concern. A file has one
-// dialect, but single names may deviate.
+// A dialect is a difference between the names in a file and the model's. It converts a name of
+// the model to one of the file, appended to buf. ok is false for names to which it does not
+// apply. A file has one dialect, but single names may deviate.
 type dialect func(buf, name []byte) (renamed []byte, ok bool)
 
-// dialectsOf returns the dialects in which a checkpoint of model may be: its own first.
+// dialectsOf returns the possible dialects of a checkpoint of model, its own first.
 func dialectsOf(model *meta.Model) []dialect {
 	list := []dialect{func(_, name []byte) ([]byte, bool) { return name, true }}
 	if base := model.BasePrefix; base != "" {
@@ -108,9 +109,9 @@ func renamed(r meta.Rename) dialect {
 	}
 }
 
-// Bind finds the tensors of ck that fill model. Names in the file may have or lack the model's base
-// prefix. A parameter without sources is filled by the tensor of its own path; a tied one may be
-// stored under any of its names.
+// Bind finds the tensors of ck that fill model. Names in the file may have or lack the model's
+// base prefix. A parameter without sources is filled by the tensor of its own path. A tied
+// parameter may be stored under any of its names.
 //
 // If tensors are missing or have the wrong shape, Bind returns a [*BindError] that lists them.
 // Extra tensors are not an error: see [Binding.Unexpected].
@@ -155,18 +156,18 @@ func Bind(ck *Checkpoint, model *meta.Model) (*Binding, error) {
 	return b, nil
 }
 
-// Unexpected returns, in file order, the tensors that no parameter uses and that the model does not
-// ignore. Callers should log them once, as a warning.
+// Unexpected returns, in file order, the tensors that no parameter uses and that the model does
+// not ignore. Callers should log them once, as a warning.
 func (b *Binding) Unexpected() []string { return b.unexpected }
 
-// Others counts the tensors of parts of the model that Heft does not read.
+// Others counts the tensors of parts of the model that Heft does not use.
 func (b *Binding) Others() Others { return b.others }
 
-// Checkpoint returns the checkpoint of the tensors.
+// Checkpoint returns the checkpoint to which the model is bound.
 func (b *Binding) Checkpoint() *Checkpoint { return b.ck }
 
-// Tensors returns the tensors that fill p, or the parameter that p is tied to: one per source, or one
-// per expert for a stacked source. It returns nil for a parameter of another model.
+// Tensors returns the tensors that fill p, or the parameter that p is tied to: one per source, or
+// one per expert for a stacked source. It returns nil for a parameter of another model.
 func (b *Binding) Tensors(p *meta.Param) []BoundTensor {
 	if e := b.params[p.Resolve()]; e != nil {
 		return b.parts(e, -1)
@@ -174,8 +175,8 @@ func (b *Binding) Tensors(p *meta.Param) []BoundTensor {
 	return nil
 }
 
-// ExpertTensors returns the parts that fill slab i of p's first dimension from tensors of their
-// own. It is empty if p is not filled by separate tensors per expert.
+// ExpertTensors returns the separate tensors that fill slab i of p's first dimension. It is empty
+// if p is not filled by separate tensors per expert.
 func (b *Binding) ExpertTensors(p *meta.Param, i int) []BoundTensor {
 	if e := b.params[p.Resolve()]; e != nil && i >= 0 {
 		return b.parts(e, i)
@@ -191,7 +192,7 @@ func (b *Binding) BufferTensors(buffer *meta.Buffer) []BoundTensor {
 	return nil
 }
 
-// parts resolves the sources of e; if only is not negative, just those of expert only.
+// parts resolves the sources of e. If only is not negative, it resolves those of expert only.
 func (b *Binding) parts(e *bound, only int) []BoundTensor {
 	var parts []BoundTensor
 	var buf []byte
@@ -225,7 +226,7 @@ func (b *Binding) parts(e *bound, only int) []BoundTensor {
 	return parts
 }
 
-// companion returns the i-th tensor of a kind that accompanies a quantised source, or nil if the
+// companion returns the i-th tensor that accompanies a quantised source under name, or nil if the
 // format has none.
 func (b *Binding) companion(s meta.TensorSource, name string, i int) *Tensor {
 	if name == "" {
@@ -235,7 +236,7 @@ func (b *Binding) companion(s meta.TensorSource, name string, i int) *Tensor {
 	return b.find(appendName(nil, s, i))
 }
 
-// appendName appends the name of a source's tensor, or of the i-th of its stack.
+// appendName appends the name of a source's tensor, or of the i-th tensor of its stack.
 func appendName(buf []byte, s meta.TensorSource, i int) []byte {
 	before, after, ok := strings.Cut(s.Tensor, "{}")
 	if s.Stack == 0 || !ok {
@@ -274,7 +275,7 @@ func (b *Binding) findIn(d int, name []byte) *Tensor {
 	return &b.ck.tensors[i]
 }
 
-// chooseDialect returns the dialect that matches most names; on a tie, the model's own.
+// chooseDialect returns the dialect that matches most names. On a tie it prefers the model's own.
 func (b *Binding) chooseDialect(g *gathered) int {
 	hits := make([]int, len(b.dialects))
 	var buf []byte

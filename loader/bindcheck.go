@@ -43,10 +43,10 @@ func (e *BindError) Unwrap() []error {
 	return errs
 }
 
-// gathered is everything of a model that tensors fill.
+// gathered is everything in a model that tensors fill.
 type gathered struct {
 	entries []entry
-	// ties are the other names of tied parameters.
+	// ties holds the other names of tied parameters.
 	ties map[*meta.Param][]string
 }
 
@@ -91,7 +91,7 @@ func bind(name string, shape []int, sources []meta.TensorSource) *bound {
 	return &bound{shape: shape, sources: sources}
 }
 
-// A checker goes through all entries of a binding and collects problems.
+// A checker checks all entries of a binding and collects problems.
 type checker struct {
 	*Binding
 	used     []bool
@@ -112,7 +112,7 @@ func (c *checker) problem(name, format string, args ...any) {
 	}
 }
 
-// check resolves every tensor of e. ties are other names that may hold it.
+// check resolves every tensor of e. ties are other names under which it may be stored.
 func (c *checker) check(e entry, ties []string) {
 	for _, s := range e.sources {
 		want, reason := wanted(e.shape, s)
@@ -147,9 +147,9 @@ func (c *checker) check(e entry, ties []string) {
 	}
 }
 
-// CheckReadable returns a *[BindError] if skeleton has weights of a dtype that no kernel reads. [Bind]
-// makes the same check with a checkpoint; CheckReadable is for a skeleton without one, such as that of a
-// config.json. The error calls the model name.
+// CheckReadable returns a *[BindError] if skeleton has weights of a dtype that no kernel
+// supports. [Bind] makes the same check for a checkpoint; CheckReadable is for a skeleton without
+// one, such as one built only from a config.json. The error calls the model name.
 func CheckReadable(name string, skeleton *meta.Model) error {
 	c := checker{Binding: &Binding{ck: &Checkpoint{name: name}}}
 	for _, e := range gather(skeleton.Root).entries {
@@ -185,7 +185,7 @@ func (c *checker) quantised(e entry, s meta.TensorSource) {
 			}
 			// Companions may lack dimensions of 1: the scale of a whole matrix may be a scalar.
 			same := slices.Equal(t.Shape, want.Shape) || k > 0 && slices.Equal(withoutOnes(t.Shape), withoutOnes(want.Shape)) ||
-				s.Quant.State > 0 && want.Tensor == s.Quant.Global && len(t.Shape) == 1 && t.Shape[0] < s.Quant.State // another expert's is longer
+				s.Quant.State > 0 && want.Tensor == s.Quant.Global && len(t.Shape) == 1 && t.Shape[0] < s.Quant.State // another expert's may be longer
 			switch {
 			case !same:
 				c.problem(t.Name, "has shape %v, wanted %v for weights stored as %v", short(t.Shape), want.Shape, s.Quant.Format)
@@ -196,7 +196,8 @@ func (c *checker) quantised(e entry, s meta.TensorSource) {
 	}
 }
 
-// unread returns the tensors that accompany codes, the k-th tensor of a source, and that are not needed.
+// unread returns the names of tensors that accompany codes, the k-th tensor of a source, and that
+// Heft does not use.
 func (c *checker) unread(q *meta.Quant, k int, name []byte) []string {
 	if k > 0 {
 		return nil
@@ -209,7 +210,7 @@ func withoutOnes(shape []int) []int {
 	return slices.DeleteFunc(slices.Clone(shape), func(n int) bool { return n == 1 })
 }
 
-// unreadable returns the reason why no kernel reads a parameter in dtype d, or "". Buffers are
+// unreadable returns the reason why no kernel supports a parameter in dtype d, or "". Buffers are
 // converted from any floating-point dtype when they are read.
 func (e entry) unreadable(d meta.DType) string {
 	switch {
@@ -236,7 +237,7 @@ func dtypeList(list []meta.DType) string {
 	return text
 }
 
-// tied returns the tensor that stands under another name of a tied parameter.
+// tied returns the tensor that is stored under another name of a tied parameter.
 func (c *checker) tied(e *bound, ties []string) *Tensor {
 	for _, name := range ties {
 		if t := c.find([]byte(name)); t != nil {
@@ -247,7 +248,7 @@ func (c *checker) tied(e *bound, ties []string) *Tensor {
 	return nil
 }
 
-// wanted returns the shape of the tensor that a source needs, or of its rows From.
+// wanted returns the required shape of a source's tensor, or of its rows From.
 func wanted(shape []int, s meta.TensorSource) (want []int, reason string) {
 	want = slices.Clone(shape)
 	if s.Stack > 0 {
@@ -276,7 +277,7 @@ func wanted(shape []int, s meta.TensorSource) (want []int, reason string) {
 	return want, ""
 }
 
-// fits reports whether a tensor of shape got, or its rows from, is of shape want.
+// fits reports whether a tensor of shape got, or its rows from, has the shape want.
 func fits(got, want []int, from meta.RowRange) bool {
 	if from.IsAll() {
 		return slices.Equal(got, want)

@@ -13,12 +13,12 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Checkpoint has the tensors of one or more files. All methods except Close are safe for
+// A Checkpoint holds the tensors of one or more files. All methods except Close are safe for
 // concurrent use.
 type Checkpoint struct {
 	name     string // the requested name, for messages
 	dir      string
-	fsys     fs.FS // beside the shards, or nil if only shards are known
+	fsys     fs.FS // folder of the shards, or nil if only shards are known
 	files    []*File
 	tensors  []Tensor // by file, then by offset
 	index    map[string]int32
@@ -26,10 +26,10 @@ type Checkpoint struct {
 
 	conventions meta.Conventions
 	model       string // of a GGUF file: its name
-	hashes      string // where hashes of files are kept; "" if nowhere
+	hashes      string // folder of stored hashes, or ""
 }
 
-// Tensor returns the shape and dtype of the tensor called name, which makes a checkpoint a
+// Tensor returns the shape and dtype of the tensor called name. It makes a Checkpoint a
 // [meta.CheckpointHeader]. The caller must not modify the shape.
 func (c *Checkpoint) Tensor(name string) (shape []int, dtype meta.DType, ok bool) {
 	if i, found := c.index[name]; found {
@@ -73,14 +73,14 @@ func (c *Checkpoint) Tensors() iter.Seq[*Tensor] {
 	}
 }
 
-// Files returns the files in order of name. The caller must not modify the slice.
+// Files returns the files sorted by name. The caller must not modify the slice.
 func (c *Checkpoint) Files() []*File { return c.files }
 
-// Dir returns the folder of the files and of config.json; empty for a checkpoint in memory.
+// Dir returns the folder of the files and of config.json, or "" for a checkpoint in memory.
 func (c *Checkpoint) Dir() string { return c.dir }
 
-// Name returns the name of the model: the base name of its folder, ORG/NAME in a hub cache, a GGUF
-// file's name without its suffix, or the name given to a checkpoint in memory.
+// Name returns the name of the model: the base name of its folder, ORG/NAME in a hub cache, a
+// GGUF file's name without its suffix, or the name given to a checkpoint in memory.
 func (c *Checkpoint) Name() string {
 	if c.dir == "" {
 		return c.name
@@ -100,8 +100,8 @@ func (c *Checkpoint) Name() string {
 	return filepath.Base(dir)
 }
 
-// FS returns the folder of the files, with config.json and tokenizer.json, as a file system. It is
-// the argument of [OpenFS], and empty after [OpenBytes].
+// FS returns the folder of the files, with config.json and tokenizer.json, as a file system. It
+// is the argument of [OpenFS], and empty after [OpenBytes].
 func (c *Checkpoint) FS() fs.FS {
 	switch {
 	case c.fsys != nil:
@@ -131,10 +131,11 @@ func (c *Checkpoint) Format(name string) meta.QuantFormat {
 
 var _ meta.FormatHeader = (*Checkpoint)(nil)
 
-// Conventions returns how the tensors differ from those that transformers saves. [meta.New] calls it.
+// Conventions returns the differences between the tensors and those that transformers saves.
+// [meta.New] calls it.
 func (c *Checkpoint) Conventions() meta.Conventions { return c.conventions }
 
-// Metadata returns the metadata of the first file, such as {"format": "pt"}; it may be nil.
+// Metadata returns the metadata of the first file, such as {"format": "pt"}. It may be nil.
 func (c *Checkpoint) Metadata() map[string]string { return maps.Clone(c.metadata) }
 
 // Bytes returns the size of all tensors in bytes.
@@ -156,8 +157,8 @@ func (c *Checkpoint) Verify() error {
 	return nil
 }
 
-// Unchanged calls [File.Unchanged] for the shards whose bytes were handed out and returns the first
-// error. Without an error it allocates nothing, so it can be called after every pass.
+// Unchanged calls [File.Unchanged] for the shards whose bytes were used in place, and returns the
+// first error. Without an error it does not allocate, so it can be called after every pass.
 func (c *Checkpoint) Unchanged() error {
 	for _, f := range c.files {
 		if f.mapping.Load() == nil {
@@ -180,8 +181,8 @@ func (c *Checkpoint) FileAt(address uintptr) (*File, bool) {
 	return nil, false
 }
 
-// Close unmaps and closes all files. The checkpoint must not be in use. Its tensors then fail with an error for which
-// errors.Is(err, fs.ErrClosed) holds. A further Close does nothing.
+// Close unmaps and closes all files. The checkpoint must not be in use. Afterwards its tensors
+// fail with an error that wraps fs.ErrClosed. A second call does nothing.
 func (c *Checkpoint) Close() error {
 	var err error
 	for _, f := range c.files {
@@ -210,12 +211,12 @@ func load(from fileFolder, names []string, weights map[string]string) (*Checkpoi
 	return c, nil
 }
 
-// headerReaders is the number of headers that are read at a time, because uncached headers wait for
-// the disk.
+// headerReaders is the number of headers that are read at a time. Uncached headers wait for the
+// disk.
 const headerReaders = 8
 
-// readHeaders opens the files and reads their headers. After an error it returns the open files
-// too, so that the caller can close them.
+// readHeaders opens the files and reads their headers. After an error it also returns the open
+// files, so that the caller can close them.
 func readHeaders(from fileFolder, names []string) ([]*header, []*File, error) {
 	headers := make([]*header, len(names))
 	opened := make([]*File, len(names))

@@ -8,13 +8,13 @@ import (
 	"github.com/nlpodyssey/safetensors"
 )
 
-// crossChecked is the number of bytes of headers that are read a second time for each checkpoint.
-// That costs about 50 ns per byte, and a reader with a defect most likely fails on the first file.
+// crossChecked is the number of header bytes that are read a second time for each checkpoint.
+// That costs about 50 ns per byte. A reader with a defect most likely fails on the first file.
 const crossChecked = 128 << 10
 
-// crossCheck reads headers a second time with nlpodyssey/safetensors and fails if that finds other
-// tensors. If the package rejects a header, as all headers with 8-bit floats, it ignores the
-// package: our reader follows the reference exactly.
+// crossCheck reads headers a second time with nlpodyssey/safetensors and returns an error if that
+// finds other tensors. If that package rejects a header, as it does for 8-bit floats, its result
+// is ignored: our reader follows the reference exactly.
 func crossCheck(files []*File, headers []*header) error {
 	left := crossChecked
 	for i, h := range headers {

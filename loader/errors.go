@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/internal/hubcache"
 )
 
-// An Error names the file and tensor of a checkpoint that caused a failure, and the reason. Its
-// text begins with "loader:". File and Tensor are empty if they do not apply.
+// An Error reports a failure caused by a file or tensor of a checkpoint, with the reason. Its
+// text begins with "loader:". File and Tensor are "" if they do not apply.
 type Error struct {
 	File   string // path, or name of a file in memory
 	Tensor string
@@ -18,7 +18,8 @@ type Error struct {
 	Err    error // the cause, such as an *fs.PathError; may be nil
 }
 
-// Error returns "loader: FILE: tensor NAME: REASON". Hostile names are quoted and truncated.
+// Error returns "loader: FILE: tensor NAME: REASON". Unprintable names are quoted and long names
+// truncated.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("loader")
@@ -42,8 +43,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrChanged is wrapped by the error for a file that was truncated, overwritten or replaced while
-// in use. Bytes read from now on do not match bytes read before.
+// ErrChanged reports that a file was truncated, overwritten or replaced while in use. Bytes read
+// from now on may not match bytes read before. Errors of such files wrap it.
 var ErrChanged = errors.New("a model cannot change while it is used, start again with the new files")
 
 func failf(file, tensor, format string, args ...any) *Error {
@@ -53,8 +54,8 @@ func failf(file, tensor, format string, args ...any) *Error {
 // maxPrinted is the maximum length of a name in a message.
 const maxPrinted = 200
 
-// printable returns s, quoted if it has characters that are unsafe for a terminal, and truncated if it
-// is long.
+// printable returns s, quoted if it has characters that are unsafe for a terminal, and truncated
+// if it is long.
 func printable(s string) string { return hubcache.Printable(s) }
 
 // quoted returns s in quotes, truncated if it is long.

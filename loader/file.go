@@ -21,28 +21,28 @@ type File struct {
 	Path string // empty in memory
 	Size int64  // in bytes, when it was opened
 
-	folder string // what messages put before Name in memory
+	folder string // in memory: the folder's name for messages
 	data   []byte // in memory
 	id     atomic.Pointer[identity]
 
-	// reader is the portable way to read bytes, for headers and copies. mapping maps the file for
-	// bytes in place. Both use the same page cache. Each is made on first use.
+	// reader reads bytes for headers and copies on every platform. mapping maps the file to use
+	// bytes in place. Both use the same page cache. Each is created on first use.
 	readOnce sync.Once
 	reader   *mmap.ReaderAt
 	readErr  error
-	held     atomic.Bool // reader has the file that was found by name at first
+	held     atomic.Bool // reader has opened the file that was first found by name
 	mapOnce  sync.Once
 	mapping  atomic.Pointer[hostmem.Mapping]
 	mapErr   error
 
 	closed   atomic.Bool
 	watching sync.Mutex
-	watched  *os.File // to ask for its stamp where nothing is mapped
+	watched  *os.File // provides the stamp if nothing is mapped
 
 	contents contents
 }
 
-// identity is which file has the name, and its stamp.
+// identity identifies the file that has the name, with its stamp.
 type identity struct {
 	info  fs.FileInfo
 	stamp hostmem.Stamp
@@ -67,7 +67,7 @@ func openFile(path, name string) (*File, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &Error{File: path, Reason: "cannot be opened", Err: smallfile.ErrNotRegular}
 	}
-	writes, _ := hostmem.WatchWrites(path) // before the stamp; nil if the system cannot
+	writes, _ := hostmem.WatchWrites(path) // before the stamp is taken; nil if not supported
 	stamp, err := hostmem.StampAt(path)
 	if err != nil {
 		writes.Close()
@@ -82,7 +82,7 @@ func openFile(path, name string) (*File, error) {
 // inMemory reports whether the file has no path.
 func (f *File) inMemory() bool { return f.Path == "" }
 
-// open fails if the file was closed.
+// open returns an error if the file was closed.
 func (f *File) open() error {
 	if f.closed.Load() {
 		return &Error{File: f.label(), Reason: "the checkpoint was closed", Err: fs.ErrClosed}
@@ -90,7 +90,7 @@ func (f *File) open() error {
 	return nil
 }
 
-// openReader opens the reader, once, and makes sure that it reads what was found by name.
+// openReader opens the reader, once, and checks that it reads the file that was found by name.
 func (f *File) openReader() error {
 	f.readOnce.Do(func() {
 		reader, err := mmap.Open(f.Path)
@@ -114,7 +114,7 @@ func memoryFile(folder, name string, data []byte) *File {
 	return &File{Name: name, Size: int64(len(data)), folder: folder, data: data}
 }
 
-// unpath returns the cause of a path error: our own messages name the file already.
+// unpath returns the cause of a path error, because our messages already name the file.
 func unpath(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -150,7 +150,7 @@ func (f *File) readAt(p []byte, off int64) (n int, err error) {
 	return f.readMapped(p, off)
 }
 
-// readMapped copies bytes of the reader's mapping. Lost pages are an *Error.
+// readMapped copies bytes of the reader's mapping. It returns an *Error for lost pages.
 func (f *File) readMapped(p []byte, off int64) (n int, err error) {
 	panicked := hostmem.Guard(func() { n, err = f.reader.ReadAt(p, off) })
 	if panicked == nil {
@@ -170,7 +170,7 @@ type fileReader struct{ *File }
 
 func (r fileReader) ReadAt(p []byte, off int64) (int, error) { return r.readAt(p, off) }
 
-// slice returns size bytes at off, in place where the system can.
+// slice returns size bytes at off, in place if the platform supports it.
 func (f *File) slice(off, size int64) ([]byte, error) {
 	if err := f.open(); err != nil {
 		return nil, err
@@ -220,10 +220,11 @@ func (f *File) changed(size int64) *Error {
 	return e
 }
 
-// Verify checks that the file at Path is still the open one, with its size. It returns an *Error if the file
-// was cut, replaced or removed. It reads no contents, with one exception: if another file of the same size
-// has taken its place, and no bytes of f are in use, Verify compares the two and continues with the new file
-// if they are equal. A file in memory never fails.
+// Verify checks that the file at Path is still the open one and has the same size. It returns an
+// *Error if the file was truncated, replaced or removed. It reads no contents, with one
+// exception: if another file of the same size has replaced it, and no bytes of f are used in
+// place, Verify compares the two and continues with the new file if they are equal. For a file in
+// memory it always succeeds.
 func (f *File) Verify() error {
 	if f.inMemory() {
 		return nil
@@ -246,7 +247,7 @@ func (f *File) Verify() error {
 	return nil
 }
 
-// now returns the stamp of what is open of the file.
+// now returns the current stamp of the open file.
 func (f *File) now() (hostmem.Stamp, error) {
 	if m := f.mapping.Load(); m != nil {
 		return m.Stamp()
@@ -277,8 +278,8 @@ func (f *File) Advise(off, n int64, a Advice) error {
 	return f.mapErr
 }
 
-// Resident returns how many of n bytes at off are in the page cache. It fails where the system does
-// not say. Bytes in memory are all resident.
+// Resident returns how many of n bytes at off are in the page cache. It returns an error if the
+// platform does not tell. For a file in memory it returns n.
 func (f *File) Resident(off, n int64) (int64, error) {
 	if f.inMemory() {
 		return n, nil
@@ -290,15 +291,15 @@ func (f *File) Resident(off, n int64) (int64, error) {
 	return f.mapping.Load().Resident(off, n)
 }
 
-// Evict unmaps n bytes at off and removes them from the page cache, unless another process maps them.
-// It is a hint.
+// Evict unmaps n bytes at off and removes them from the page cache, unless another process maps
+// them. It is a hint.
 func (f *File) Evict(off, n int64) {
 	if m := f.mapping.Load(); m != nil && f.Advise(off, n, DontNeed) == nil {
 		m.Evict(off, n)
 	}
 }
 
-// holds reports whether address lies in the bytes that the file has handed out.
+// holds reports whether address lies in the bytes that the file has returned in place.
 func (f *File) holds(address uintptr) bool {
 	data := f.data
 	if !f.inMemory() {

@@ -11,9 +11,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// CheckScales reads the scales of all quantised weights and returns an error that names the first tensor with a
-// scale that is NaN or infinite. Opening a checkpoint does not read them, so callers use it to explain results
-// that are not finite. It takes as long as it takes to read the scales.
+// CheckScales reads the scales of all quantised weights and returns an error that names the first
+// tensor with a scale that is NaN or infinite. Opening a checkpoint does not read them, so use it
+// to explain results that are not finite. It takes as long as reading the scales.
 func (b *Binding) CheckScales() error {
 	formats := map[*Tensor]meta.QuantFormat{}
 	for p := range b.params {
@@ -33,8 +33,8 @@ func (b *Binding) CheckScales() error {
 	return nil
 }
 
-// checkFinite checks the numbers of a tensor beside codes. Integers are finite, but for the exponents of scales
-// that are powers of two.
+// checkFinite checks the values of a companion of codes. Integers are finite, except for the
+// exponents of scales that are powers of two.
 func checkFinite(t *Tensor, f meta.QuantFormat) error {
 	data, err := t.Bytes()
 	if err != nil {
@@ -61,7 +61,7 @@ func checkFinite(t *Tensor, f meta.QuantFormat) error {
 	return nil
 }
 
-// firstOf returns the index of the first element of so many bytes that is bad, or -1.
+// firstOf returns the index of the first element of the given size that is bad, or -1.
 func firstOf(data []byte, size int, bad func([]byte) bool) int {
 	for i := 0; (i+1)*size <= len(data); i++ {
 		if bad(data[i*size:]) {

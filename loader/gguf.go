@@ -21,16 +21,16 @@ import (
 
 const ggufSuffix = ".gguf"
 
-// isGGUF reports whether name is that of a GGUF file.
+// isGGUF reports whether name is the name of a GGUF file.
 func isGGUF(name string) bool { return strings.HasSuffix(strings.ToLower(name), ggufSuffix) }
 
-// ggufDTypes are the types whose elements are values.
+// ggufDTypes maps the types whose elements are values.
 var ggufDTypes = map[gguf.Type]meta.DType{
 	gguf.F32: meta.Float32, gguf.F16: meta.Float16, gguf.BF16: meta.BFloat16, gguf.F64: meta.Float64,
 	gguf.I8: meta.Int8, gguf.I16: meta.Int16, gguf.I32: meta.Int32, gguf.I64: meta.Int64,
 }
 
-// ggufFormats are the types whose elements are codes in blocks.
+// ggufFormats maps the types whose elements are codes in blocks.
 var ggufFormats = map[gguf.Type]meta.QuantFormat{
 	gguf.Q8_0: meta.QuantQ8, gguf.Q4_0: meta.QuantQ4, gguf.Q4_1: meta.QuantQ41, gguf.Q5_0: meta.QuantQ50, gguf.Q5_1: meta.QuantQ51,
 	gguf.Q2_K: meta.QuantQ2K, gguf.Q3_K: meta.QuantQ3K, gguf.Q4_K: meta.QuantQ4K, gguf.Q5_K: meta.QuantQ5K, gguf.Q6_K: meta.QuantQ6K,
@@ -84,8 +84,8 @@ func ggufError(f *File, err error) error {
 	return unread("reading the header", err)
 }
 
-// ggufParts returns the names of all parts of a split file by the name of one of them,
-// NAME-00001-of-0000N.gguf, or the name itself.
+// ggufParts returns the names of all parts of a split file, NAME-00001-of-0000N.gguf, from the
+// name of one of them. For other files it returns the name itself.
 func ggufParts(name string) ([]string, error) {
 	stem := name[:len(name)-len(ggufSuffix)]
 	before, count, ok := cutLast(stem, "-of-")
@@ -115,7 +115,7 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s, "", false
 }
 
-// ggufPart checks what part i of n says of itself.
+// ggufPart checks the split metadata of part i of n.
 func ggufPart(f *File, m gguf.Metadata, i, n int) error {
 	for key, want := range map[string]int{"split.no": i, "split.count": n} {
 		got, ok, err := m.Int(key)
@@ -138,7 +138,7 @@ func ggufPart(f *File, m gguf.Metadata, i, n int) error {
 	return nil
 }
 
-// joinGGUF gives the tensors of all parts the names of the model's folder.
+// joinGGUF adds the tensors of all parts, under the names of a model folder.
 func (c *Checkpoint) joinGGUF(heads []*gguf.File) error {
 	infos := map[string]*gguf.Tensor{}
 	files := map[string]*File{}
@@ -203,7 +203,7 @@ func (c *Checkpoint) addGGUF(f *File, info *gguf.Tensor, model *folder.Folder) e
 		return nil
 	}
 	shape := name.Layout.Shape(info.Shape)
-	if !name.Stack && name.Layout == folder.Same && len(shape) == 3 { // matrices of heads, below one another
+	if !name.Stack && name.Layout == folder.Same && len(shape) == 3 { // matrices of heads, one after another
 		shape = []int{shape[0] * shape[1], shape[2]}
 	}
 	t := Tensor{Name: name.Name, Shape: shape, File: f, Offset: info.Offset, Size: info.Size}
@@ -242,7 +242,7 @@ func (c *Checkpoint) addGGUF(f *File, info *gguf.Tensor, model *folder.Folder) e
 	return nil
 }
 
-// addExtras adds weights that are metadata, in memory.
+// addExtras adds weights that are stored as metadata, in memory.
 func (c *Checkpoint) addExtras(extras []folder.Extra) error {
 	if len(extras) == 0 {
 		return nil
@@ -264,7 +264,7 @@ func (c *Checkpoint) addExtras(extras []folder.Extra) error {
 	return nil
 }
 
-// addParts adds the parts of t, which are rows of it.
+// addParts adds parts of t, which are ranges of its rows.
 func (c *Checkpoint) addParts(t Tensor, parts []folder.Part) error {
 	rows := 0
 	for _, p := range parts {
@@ -286,7 +286,7 @@ func (c *Checkpoint) addParts(t Tensor, parts []folder.Part) error {
 	return nil
 }
 
-// maxSlices bounds the experts of a stack.
+// maxSlices is the maximum number of experts in a stack.
 const maxSlices = 1 << 14
 
 func (c *Checkpoint) addTensor(t Tensor) error {
@@ -310,8 +310,8 @@ func openOneGGUF(from fileFolder, names []string) (*Checkpoint, error) {
 	return nil, failf(from.label(), "", "several GGUF files: name the one to open: %s", printable(strings.Join(models, ", ")))
 }
 
-// ggufModels returns the models among GGUF files: the first parts of split ones, and no projectors of
-// images.
+// ggufModels returns the models among GGUF files: the first part of each split one, without image
+// projectors.
 func ggufModels(names []string) []string {
 	var models []string
 	for _, name := range names {
@@ -326,9 +326,10 @@ func ggufModels(names []string) []string {
 	return models
 }
 
-// Files returns the files of the model at path other than its weights, such as config.json and the
-// tokenizer's, as [Checkpoint.FS] does, and the name of a GGUF model. path is anything that [Open] accepts.
-// For a GGUF file the files are derived from its metadata. Otherwise the name is empty and no file is opened.
+// Files returns the files of the model at path other than its weights, such as config.json and
+// the tokenizer's, as [Checkpoint.FS] does. path is anything that [Open] accepts. For a GGUF file
+// they are derived from its metadata, and name is the model's name. Otherwise name is "" and no
+// file is opened.
 func Files(path string) (files fs.FS, name string, err error) {
 	if path, err = hubcache.Find(path); err != nil {
 		return nil, "", fromCache(err)

@@ -13,19 +13,19 @@ import (
 	"github.com/heftai/heft/internal/smallfile"
 )
 
-// mostHashes is the size of the largest file of hashes.
+// mostHashes is the maximum size of the file of hashes.
 const mostHashes = 4 << 20
 
-// A keptHash is the hash of a file that had a stamp.
+// A keptHash is the stored hash of a file, with the file's stamp at that time.
 type keptHash struct {
 	Stamp string `json:"stamp"`
 	Sum   string `json:"sum"` // hexadecimal
 }
 
-// KeepHashes reads the hashes that an earlier process kept in the folder dir. Files that have not changed
-// since then may be rewritten with the same bytes from now on. [Checkpoint.HashFiles] hashes the other files
-// only, and keeps their hashes in dir, which it creates if needed. KeepHashes reads no weight. Call it before
-// the checkpoint is used.
+// KeepHashes reads the hashes that an earlier process stored in the folder dir. Files that have
+// not changed since then may be rewritten with the same bytes from now on. [Checkpoint.HashFiles]
+// then hashes only the other files, and stores their hashes in dir, which it creates if needed.
+// KeepHashes reads no weight. Call it before the checkpoint is used.
 func (c *Checkpoint) KeepHashes(dir string) {
 	if c.dir == "" || dir == "" {
 		return
@@ -33,7 +33,7 @@ func (c *Checkpoint) KeepHashes(dir string) {
 	c.hashes = filepath.Join(dir, "hashes-"+c.Key()+".json")
 	text, err := smallfile.Read(c.hashes, mostHashes)
 	if err != nil {
-		return // there are none yet
+		return // there is no file yet
 	}
 	var kept map[string]keptHash
 	if json.Unmarshal(text, &kept) != nil {
@@ -46,8 +46,8 @@ func (c *Checkpoint) KeepHashes(dir string) {
 	}
 }
 
-// Key returns 24 hexadecimal digits that identify the folder and the names of the files, not their contents.
-// All checkpoints in memory whose files have the same names have one key.
+// Key returns 24 hexadecimal digits that identify the folder and the names of the files, but not
+// their contents. Checkpoints in memory whose files have the same names have the same key.
 func (c *Checkpoint) Key() string {
 	where := "in memory"
 	if c.dir != "" {
@@ -64,7 +64,7 @@ func (c *Checkpoint) Key() string {
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// recall takes the hash that was kept if it is that of the file as it was opened.
+// recall uses the stored hash if it belongs to the file as it was opened.
 func (f *File) recall(k keptHash) {
 	opened := f.identity().stamp
 	var sum uint64
@@ -85,7 +85,8 @@ func (f *File) recall(k keptHash) {
 	c.file, c.sum, c.drop, c.hashed = file, sum, true, opened
 }
 
-// keepHashes keeps the hashes of all files that have one. If that fails, the next process hashes them again.
+// keepHashes stores the hashes of all files that have one. If that fails, the next process hashes
+// them again.
 func (c *Checkpoint) keepHashes() {
 	kept := map[string]keptHash{}
 	for _, f := range c.files {

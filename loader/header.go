@@ -26,15 +26,14 @@ const lengthSize = 8
 // A header is the parsed header of a safetensors file.
 type header struct {
 	tensors  []Tensor         // by offset; File is not set
-	index    map[string]int32 // where each name stands in tensors, or nil if they were sorted
+	index    map[string]int32 // position of each name in tensors, or nil if they were sorted
 	metadata map[string]string
 	text     []byte // the JSON text
 }
 
-// readHeader reads the header of a file of size bytes and checks all of it: the JSON
-// text, every field, and that the tensors cover the rest of the file without gap or
-// overlap. It accepts what safetensors 0.8.0 accepts and nothing else. Errors are
-// *Error without File.
+// readHeader reads the header of a file of size bytes and checks all of it: the JSON text, every
+// field, and that the tensors cover the rest of the file without gap or overlap. It accepts
+// exactly what safetensors 0.8.0 accepts. Errors are *Error without File.
 func readHeader(r io.ReaderAt, size int64) (*header, error) {
 	var length [lengthSize]byte
 	if size < lengthSize {
@@ -60,7 +59,7 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 	return parseHeader(text, lengthSize+int64(n), size)
 }
 
-// unread returns the reason why part of a header cannot be read.
+// unread returns the error for a part of a header that cannot be read.
 func unread(what string, err error) error {
 	var own *Error
 	if errors.As(err, &own) {
@@ -69,8 +68,8 @@ func unread(what string, err error) error {
 	return &Error{Reason: what, Err: err}
 }
 
-// foreign says what a file is whose first bytes are the text begin, and what to do. It is
-// empty for bytes that are not text: a header's length ends with zeros.
+// foreign returns what a file is that begins with the text begin, and what to do. It returns ""
+// for bytes that are not text: a header's length ends with zeros.
 func foreign(begin string) string {
 	switch {
 	case strings.HasPrefix(begin, "GGUF"):
@@ -83,7 +82,7 @@ func foreign(begin string) string {
 	return fmt.Sprintf("no safetensors file: it begins with the text %q", begin)
 }
 
-// parseHeader parses a header's text. Data begins at byte data of a file of size bytes.
+// parseHeader parses a header's text. The data begins at byte data of a file of size bytes.
 func parseHeader(text []byte, data, size int64) (*header, error) {
 	if !utf8.Valid(text) {
 		return nil, failf("", "", "header is not UTF-8")
@@ -122,24 +121,23 @@ func parseHeader(text []byte, data, size int64) (*header, error) {
 	return &header{tensors: p.tensors, index: p.index, metadata: p.metadata, text: text}, nil
 }
 
-// entrySize is about how many bytes of a header are one tensor's: a guess that saves
-// growing, never a limit.
+// entrySize is the approximate number of header bytes per tensor. It is a capacity, not a limit.
 const entrySize = 128
 
 func byPlace(a, b Tensor) int {
 	return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Size, b.Size))
 }
 
-// A span is where a header says that a tensor lies, counted from the end of the header,
-// and the size that its shape and dtype ask for.
+// A span is the position of a tensor according to the header, counted from the end of the header,
+// and the size that follows from its shape and dtype.
 type span struct {
 	begin, end uint64
 	tensor     int32
-	err        error // why shape and dtype have no size
+	err        error // why the size cannot be computed
 }
 
-// place checks that the spans, in order of offset, follow each other from 0, and that
-// each is as long as shape and dtype say. It sets the tensors' offsets and sizes.
+// place checks that the spans, in order of offset, follow each other from 0, and that the length
+// of each matches its shape and dtype. It sets the tensors' offsets and sizes.
 func place(spans []span, tensors []Tensor) (end uint64, err error) {
 	byOffsets := func(a, b span) int { return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end)) }
 	if !slices.IsSortedFunc(spans, byOffsets) {
@@ -163,11 +161,11 @@ func place(spans []span, tensors []Tensor) (end uint64, err error) {
 	return end, nil
 }
 
-// short returns a shape for a message: a hostile one has many thousand dimensions.
+// short returns a shape for a message. A malicious shape may have thousands of dimensions.
 func short(shape []int) []int { return shape[:min(len(shape), 16)] }
 
-// A headerParser collects the tensors of a header. A name that stands twice counts as
-// its last entry says, but all entries must be well-formed.
+// A headerParser collects the tensors of a header. If a name occurs twice, its last entry counts,
+// but all entries must be well-formed.
 type headerParser struct {
 	scanner
 	tensors  []Tensor
@@ -176,7 +174,7 @@ type headerParser struct {
 	metadata map[string]string
 	hasMeta  bool
 	dims     []int    // chunk from which shapes are cut
-	shape    []uint64 // of the tensor at hand
+	shape    []uint64 // of the current tensor
 }
 
 func (p *headerParser) parse() error {
@@ -238,8 +236,8 @@ func (p *headerParser) add(name string, in *tensorInfo) {
 	p.tensors, p.spans = append(p.tensors, t), append(p.spans, s)
 }
 
-// keepShape copies the shape at hand into a chunk that many tensors share. A dimension
-// beyond an int can stand in an empty tensor only, and is cut to the largest int.
+// keepShape copies the current shape into a chunk that many tensors share. A dimension beyond an
+// int is only possible in an empty tensor, and is reduced to the largest int.
 func (p *headerParser) keepShape() []int {
 	n := len(p.shape)
 	if cap(p.dims)-len(p.dims) < n {
@@ -252,14 +250,14 @@ func (p *headerParser) keepShape() []int {
 	return p.dims[begin:len(p.dims):len(p.dims)]
 }
 
-// errOverflow and errSubByte are why a shape has no size in bytes.
+// errOverflow and errSubByte are the reasons why a shape has no size in bytes.
 var (
 	errOverflow = errors.New("the shape's elements do not fit in 64 bits")
 	errSubByte  = errors.New("the elements do not fill whole bytes")
 )
 
-// byteSize returns the bytes of a tensor. As in the reference, a product that overflows is
-// an error even where a later dimension is 0, and a 0 before it is none.
+// byteSize returns the size of a tensor in bytes. As in the reference, a product that overflows
+// is an error even if a later dimension is 0, but not if an earlier one is.
 func byteSize(shape []uint64, dtype meta.DType) (int64, error) {
 	n := uint64(1)
 	var over uint64
@@ -327,7 +325,7 @@ func (in *tensorInfo) complete() error {
 	return nil
 }
 
-// once marks a field as seen, and fails where it was.
+// once marks a field as seen. It returns an error if it was already seen.
 func (in *tensorInfo) once(seen *bool, field string) error {
 	if *seen {
 		return in.p.fail(field + " twice")
@@ -336,8 +334,8 @@ func (in *tensorInfo) once(seen *bool, field string) error {
 	return nil
 }
 
-// readDType reads the name of a dtype, or an object of it alone with null, which the
-// reference takes as well.
+// readDType reads the name of a dtype. Like the reference, it also accepts an object with the
+// name as its only key and null as the value.
 func (in *tensorInfo) readDType() error {
 	if err := in.once(&in.hasDType, "dtype"); err != nil {
 		return err

@@ -13,14 +13,14 @@ type FileHead struct {
 	Bytes []byte // its first bytes: at least the header's length and the header
 }
 
-// Headers are the tensors of files whose headers alone were read. They implement
-// [meta.CheckpointHeader], so that a skeleton can be built and planned. No tensor can be read. All
-// methods may be called from many goroutines.
+// Headers holds the tensors of files of which only the headers were read. It implements
+// [meta.CheckpointHeader], so that a skeleton can be built and planned. Tensors cannot be read.
+// It is safe for concurrent use.
 type Headers struct{ joined Checkpoint }
 
-// ReadHeaders reads heads as [Open] reads the headers of files, with the same checks. index is the
-// contents of model.safetensors.index.json, which decides in which file a tensor is that several files
-// have; nil if there is none. The error is an *Error.
+// ReadHeaders parses heads as [Open] parses the headers of files, with the same checks. index is
+// the contents of model.safetensors.index.json, or nil; if several files have a tensor, it
+// decides which one counts. The error is an *Error.
 func ReadHeaders(heads []FileHead, index []byte) (*Headers, error) {
 	var weights map[string]string
 	if index != nil {
@@ -48,8 +48,8 @@ func ReadHeaders(heads []FileHead, index []byte) (*Headers, error) {
 	return h, nil
 }
 
-// Tensor returns the shape and dtype of the tensor called name. The shape is not to be
-// changed.
+// Tensor returns the shape and dtype of the tensor called name. The caller must not modify the
+// shape.
 func (h *Headers) Tensor(name string) (shape []int, dtype meta.DType, ok bool) {
 	return h.joined.Tensor(name)
 }
@@ -57,5 +57,5 @@ func (h *Headers) Tensor(name string) (shape []int, dtype meta.DType, ok bool) {
 // Len returns the number of tensors.
 func (h *Headers) Len() int { return h.joined.Len() }
 
-// Bytes returns what all tensors take, in bytes.
+// Bytes returns the size of all tensors in bytes.
 func (h *Headers) Bytes() int64 { return h.joined.Bytes() }

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// openIndex opens the shards that an index names. Tensors are taken from where the
-// shards hold them: an index that is wrong about that can name too little or another
-// shard, but never lead out of the folder or to other values.
+// openIndex opens the shards that an index names. Tensors are read from where the shards hold
+// them. A wrong index can name too few or other shards, but cannot lead outside of the folder or
+// to other values.
 func openIndex(from fileFolder, name string) (*Checkpoint, error) {
 	text, err := from.read(name, maxHeader)
 	if err != nil {
@@ -32,9 +32,9 @@ func openIndex(from fileFolder, name string) (*Checkpoint, error) {
 	return load(from, slices.Sorted(maps.Keys(seen)), weights)
 }
 
-// parseIndex reads the weight_map of an index: tensor name to shard. Everything else in
-// it is a hint (total_size is wrong in some published files) and is skipped. Errors are
-// *Error without File.
+// parseIndex parses the weight_map of an index: tensor name to shard. Everything else in it is a
+// hint (total_size is wrong in some published files) and is skipped. Errors are *Error without
+// File.
 func parseIndex(text []byte) (map[string]string, error) {
 	p := indexParser{scanner: newScanner(text, true)}
 	err := error(nil)
@@ -59,8 +59,8 @@ func parseIndex(text []byte) (map[string]string, error) {
 type indexParser struct {
 	scanner
 	weights map[string]string
-	shards  map[string]string // one string a shard, not one a tensor
-	tensor  string            // at which an error is
+	shards  map[string]string // one string per shard, not per tensor
+	tensor  string            // at which an error occurred
 }
 
 func (p *indexParser) member(key []byte) error {
@@ -96,7 +96,7 @@ func (p *indexParser) entry(key []byte) error {
 	return nil
 }
 
-// shardFile says why name cannot be a shard beside the index, or "" if it can.
+// shardFile returns the reason why name cannot be a shard next to the index, or "".
 func shardFile(name string) string {
 	if reason := plainName(name); reason != "" {
 		return reason
@@ -107,8 +107,8 @@ func shardFile(name string) string {
 	return ""
 }
 
-// plainName says why name is not the plain name of a file in the folder at hand; empty
-// where it is. Everything that a system may read as a path, drive or stream is refused.
+// plainName returns the reason why name is not the plain name of a file in the current folder, or
+// "". It rejects everything that an operating system may interpret as a path, drive or stream.
 func plainName(name string) string {
 	switch {
 	case name == "":

@@ -7,18 +7,19 @@ import (
 	"github.com/heftai/heft/internal/jsonscan"
 )
 
-// maxDepth is how many containers may be in each other in a header.
+// maxDepth is the maximum nesting depth of a header.
 const maxDepth = 127
 
-// A scanner reads strict JSON (RFC 8259). Its caller checks first that the text is UTF-8.
+// A scanner scans strict JSON (RFC 8259). Its caller checks first that the text is UTF-8.
 type scanner struct{ jsonscan.Scanner }
 
-// newScanner reads text. With anyNumber, numbers may be out of a float64's range, as in Python.
+// newScanner returns a scanner of text. With anyNumber, numbers may exceed the range of a
+// float64, as in Python.
 func newScanner(text []byte, anyNumber bool) scanner {
 	return scanner{jsonscan.Scanner{Text: text, MaxDepth: maxDepth, AnyRange: anyNumber, Explain: explain}}
 }
 
-// A syntaxError says what is wrong at a byte of the JSON text.
+// A syntaxError reports a syntax error at a byte of the JSON text.
 type syntaxError struct {
 	offset int
 	what   string
@@ -58,7 +59,7 @@ var faults = map[jsonscan.Kind]string{
 	jsonscan.NumberRange:    "number out of range",
 }
 
-// end fails unless only white space is left.
+// end returns an error unless only white space is left.
 func (s *scanner) end() error {
 	if !s.AtEnd() {
 		return s.fail("trailing characters")

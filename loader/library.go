@@ -6,8 +6,8 @@ import (
 	"github.com/nlpodyssey/safetensors"
 )
 
-// A view gives a tensor to nlpodyssey/safetensors, reading its bytes when they are
-// written. The package's views cannot fail, so the first error is kept for the writer.
+// A view passes a tensor to nlpodyssey/safetensors and reads its bytes when they are written. The
+// package's views cannot fail, so the first error is recorded for the writer.
 type view struct {
 	NamedTensor
 	dtype  safetensors.DType
@@ -36,8 +36,8 @@ func (v view) Data() []byte {
 	return b
 }
 
-// libraryViews returns the tensors as the package writes them, or false if it does not know
-// one of their dtypes.
+// libraryViews returns the tensors as views, or false if the package does not support one of
+// their dtypes.
 func libraryViews(tensors []NamedTensor) (map[string]view, bool) {
 	views := make(map[string]view, len(tensors))
 	failed := new(error)
@@ -65,7 +65,7 @@ func writeViews(w io.Writer, views map[string]view, metadata map[string]string) 
 	return err
 }
 
-// A failingWriter fails as soon as a view has.
+// A failingWriter fails once a view has failed.
 type failingWriter struct {
 	io.Writer
 	failed *error

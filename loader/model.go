@@ -33,8 +33,8 @@ func OpenModelFS(name string, fsys fs.FS) (*meta.Model, *Checkpoint, error) {
 	return c.skeleton(config, err)
 }
 
-// skeleton builds the skeleton of what c holds, unless there is an error already, and
-// closes c where there is any.
+// skeleton builds the skeleton for the contents of c, unless err is not nil. If there is an
+// error, it closes c.
 func (c *Checkpoint) skeleton(config *meta.Config, err error) (*meta.Model, *Checkpoint, error) {
 	var m *meta.Model
 	if err == nil {

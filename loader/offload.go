@@ -21,8 +21,8 @@ const (
 	datSuffix    = ".dat"
 )
 
-// OpenOffload opens a folder written by Accelerate's disk offload: index.json and one NAME.dat per
-// tensor, or entries that refer to safetensors files.
+// OpenOffload opens a folder written by Accelerate's disk offload: index.json and one NAME.dat
+// per tensor, or entries that refer to safetensors files.
 //
 // It rejects a name that is not a plain file name, and a .dat file whose length differs from its
 // entry. A tensor in a safetensors file keeps its stored dtype; as in Accelerate, the path is
@@ -53,7 +53,7 @@ func OpenOffload(dir string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// openEntry finds the bytes of one entry. pointed is the safetensors files met so far.
+// openEntry locates the bytes of one entry. pointed holds the safetensors files opened so far.
 func (c *Checkpoint) openEntry(e offloadEntry, pointed map[string]*Checkpoint) (Tensor, error) {
 	if e.file != "" {
 		return c.pointedTensor(e, pointed)
@@ -64,7 +64,7 @@ func (c *Checkpoint) openEntry(e offloadEntry, pointed map[string]*Checkpoint) (
 		return Tensor{}, named(err, e.name)
 	}
 	t := Tensor{Name: e.name, DType: e.dtype, Shape: e.shape, File: f, Size: e.size}
-	if f.Size != t.Size && (t.Size != 0 || f.Size > 1) { // an empty tensor is a file of one byte
+	if f.Size != t.Size && (t.Size != 0 || f.Size > 1) { // Accelerate writes an empty tensor as one byte
 		return Tensor{}, failf(f.Path, e.name, "%v of shape %v takes %d bytes, the file has %d", e.dtype, short(e.shape), e.size, f.Size)
 	}
 	c.files = append(c.files, f)
@@ -93,7 +93,7 @@ func (c *Checkpoint) pointedTensor(e offloadEntry, pointed map[string]*Checkpoin
 	return own, nil
 }
 
-// named returns err with the tensor's name in it.
+// named adds the tensor's name to err.
 func named(err error, tensor string) error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -104,8 +104,8 @@ func named(err error, tensor string) error {
 	return &own
 }
 
-// An offloadEntry is one entry of an offload index: a shape for NAME.dat, or a file and
-// the tensor's name in it.
+// An offloadEntry is one entry of an offload index: the shape and dtype of NAME.dat, or a file
+// and the tensor's name in it.
 type offloadEntry struct {
 	name  string
 	dtype meta.DType
@@ -115,8 +115,8 @@ type offloadEntry struct {
 	file, weight string
 }
 
-// parseOffload reads an offload index. A name that stands twice counts as its last entry
-// says, as in Python. Errors are *Error without File.
+// parseOffload parses an offload index. If a name occurs twice, its last entry counts, as in
+// Python. Errors are *Error without File.
 func parseOffload(text []byte) ([]offloadEntry, error) {
 	p := offloadParser{scanner: newScanner(text, true), at: map[string]int{}}
 	err := error(nil)
@@ -139,7 +139,7 @@ type offloadParser struct {
 	scanner
 	entries []offloadEntry
 	at      map[string]int
-	tensor  string // at which an error is
+	tensor  string // at which an error occurred
 }
 
 func (p *offloadParser) entry(key []byte) error {
@@ -198,7 +198,7 @@ func (p *offloadParser) text(what string, set func(string) error) error {
 	return set(string(v))
 }
 
-// complete checks an entry that stands for NAME.dat.
+// complete checks an entry that refers to NAME.dat.
 func (e *offloadEntry) complete(shape []uint64, hasShape bool) error {
 	if reason := plainName(e.name + datSuffix); reason != "" {
 		return errors.New("the name " + reason)
@@ -220,8 +220,8 @@ func (e *offloadEntry) complete(shape []uint64, hasShape bool) error {
 }
 
 // WriteOffload writes tensors into dir as Accelerate's disk offload does, and adds them to an
-// existing index.json. Files are written atomically, the index last. A name that is not a plain
-// file name is an error.
+// existing index.json. Files are written atomically, the index last. It returns an error for a
+// name that is not a plain file name.
 func WriteOffload(dir string, tensors iter.Seq[NamedTensor]) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return &Error{File: dir, Reason: "cannot be created", Err: unpath(err)}
@@ -253,7 +253,7 @@ func WriteOffload(dir string, tensors iter.Seq[NamedTensor]) error {
 	return staged.commit()
 }
 
-// unoffloadable says why Accelerate could not read t back, or "" if it can.
+// unoffloadable returns the reason why Accelerate could not read t back, or "".
 func unoffloadable(t NamedTensor) string {
 	if reason := plainName(t.Name + datSuffix); reason != "" {
 		return "the name " + reason
@@ -279,8 +279,8 @@ func (t NamedTensor) writeDat(w io.Writer) error {
 	return err
 }
 
-// An offloadFile is the index of an offload folder as it is written: entries of an
-// earlier one stay as they are, in their order.
+// An offloadFile is the index of an offload folder that is being written. Entries of an existing
+// index stay unchanged, in their order.
 type offloadFile struct {
 	names   []string
 	entries map[string]json.RawMessage

@@ -24,23 +24,24 @@ const (
 		"take the model's safetensors files, or save it again with safe_serialization=True"
 )
 
-// Open opens the checkpoint at path and reads its headers, no weight. path is
-//
-//   - a folder with model.safetensors, or with *.safetensors.index.json and its shards,
-//     or with one other .safetensors file;
+// Open opens the checkpoint at path and reads its headers. It reads no weight. path is
+//   - a folder with model.safetensors, or with *.safetensors.index.json and its shards, or with
+//     one other .safetensors file;
 //   - a .safetensors file, or a *.safetensors.index.json;
-//   - a .gguf file, or one part of a split one (NAME-00001-of-0000N.gguf), or a folder with one GGUF
-//     model and no safetensors;
+//   - a .gguf file, or one part of a split one (NAME-00001-of-0000N.gguf), or a folder with one
+//     GGUF model and no safetensors;
 //   - a folder models--ORG--NAME of the hub cache, or one of its snapshots;
 //   - ORG/NAME or ORG/NAME@REVISION of a model in the hub cache, unless there is such a file or
-//     folder. serve pull and the Hugging Face libraries fill the cache. Open fetches nothing. The
-//     cache's folder comes from HF_HUB_CACHE, HF_HOME or XDG_CACHE_HOME, as for them.
+//     folder. serve pull and the Hugging Face libraries fill the cache; Open downloads nothing.
+//     The cache's folder is found by HF_HUB_CACHE, HF_HOME or XDG_CACHE_HOME, as in these
+//     libraries.
 //
-// The tensors of a GGUF file have the names that transformers gives them, the slices of stacked experts
-// as tensors of their own; [Checkpoint.FS] has the config and the tokenizer that its metadata describe.
+// The tensors of a GGUF file get the names that transformers gives them, and the slices of
+// stacked experts become separate tensors. [Checkpoint.FS] has the config and the tokenizer that
+// its metadata describe.
 //
-// A file that safetensors 0.8.0 rejects is rejected with an *Error that names the file, the tensor
-// and the reason. The caller closes the checkpoint.
+// If safetensors 0.8.0 would reject a file, Open returns an *Error with the file, the tensor and
+// the reason. The caller closes the checkpoint.
 func Open(path string) (*Checkpoint, error) {
 	path, err := hubcache.Find(path)
 	if err != nil {
@@ -64,9 +65,9 @@ func Open(path string) (*Checkpoint, error) {
 	return openNamed(diskFolder(filepath.Clean(dir)), name)
 }
 
-// OpenBytes opens a checkpoint of files in memory, keyed by base name as in a folder. Messages use
-// name for the folder. The bytes are used in place and must not change before the checkpoint is
-// closed.
+// OpenBytes opens a checkpoint of files in memory, keyed by base name as in a folder. Messages
+// use name for the folder. The bytes are used in place and must not change before the checkpoint
+// is closed.
 func OpenBytes(name string, files map[string][]byte) (*Checkpoint, error) {
 	return openFolder(memoryFolder{name, files})
 }
@@ -98,13 +99,13 @@ func OpenFS(name string, fsys fs.FS) (*Checkpoint, error) {
 	return c, nil
 }
 
-// A fileFolder is where the files of a checkpoint are found by base name.
+// A fileFolder provides the files of a checkpoint by base name.
 type fileFolder interface {
 	label() string
 	dir() string
 	names() ([]string, error)
 	open(name string) (*File, error)
-	// read is the whole of a file of at most limit bytes.
+	// read returns the contents of a file of at most limit bytes.
 	read(name string, limit int64) ([]byte, error)
 }
 
@@ -178,7 +179,7 @@ func (m memoryFolder) read(name string, limit int64) ([]byte, error) {
 	return f.data, nil
 }
 
-// openFolder picks the files that make up a folder's checkpoint.
+// openFolder selects the files that make up a folder's checkpoint and opens them.
 func openFolder(from fileFolder) (*Checkpoint, error) {
 	names, err := from.names()
 	if err != nil {
@@ -224,8 +225,8 @@ func openFolder(from fileFolder) (*Checkpoint, error) {
 	return nil, failf(from.label(), "", "no safetensors file in it")
 }
 
-// isStagedIndex reports whether name is the temporary name of an index. Where a save is
-// interrupted between two renames it tells that the shards do not belong together.
+// isStagedIndex reports whether name is the temporary name of an index. If a save was interrupted
+// between two renames, its presence shows that the shards do not belong together.
 func isStagedIndex(name string) bool {
 	return atomicfile.IsTemp(name) && strings.HasSuffix(name, indexSuffix)
 }
@@ -248,7 +249,7 @@ func openNamed(from fileFolder, name string) (*Checkpoint, error) {
 	return load(from, []string{name}, nil)
 }
 
-// refusal says what to do about a file of a kind that is not read; empty for others.
+// refusal says what to do about a file of an unsupported kind. It returns "" for other files.
 func refusal(name string) string {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".bin", ".pt", ".pth", ".ckpt":
@@ -257,7 +258,7 @@ func refusal(name string) string {
 	return ""
 }
 
-// completeSet reports whether the names are all of NAME-00001-of-0000N.safetensors.
+// completeSet reports whether the names are all parts of NAME-00001-of-0000N.safetensors.
 func completeSet(names []string) bool {
 	if len(names) == 0 {
 		return false
@@ -274,7 +275,7 @@ func completeSet(names []string) bool {
 	return true
 }
 
-// shardName returns the published form of a shard's file name.
+// shardName returns the name of a shard's file.
 func shardName(stem string, i, of int) string {
 	return stem + "-" + five(i) + "-of-" + five(of) + safetensorsSuffix
 }
@@ -284,7 +285,7 @@ func five(n int) string {
 	return strings.Repeat("0", max(0, 5-len(s))) + s
 }
 
-// list returns the first few of names, for a message.
+// list returns the first few names, for a message.
 func list(names []string) string {
 	const most = 4
 	s := printable(strings.Join(names[:min(len(names), most)], ", "))
@@ -301,7 +302,7 @@ func Folder(path string) (string, error) {
 	return dir, fromCache(err)
 }
 
-// fromCache makes an *Error of an error of hubcache.
+// fromCache converts an error of hubcache to an *Error.
 func fromCache(err error) error {
 	var e *hubcache.Error
 	if errors.As(err, &e) {

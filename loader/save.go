@@ -23,13 +23,13 @@ type NamedTensor struct {
 	DType meta.DType
 	Shape []int
 	// Bytes returns the elements, little-endian and dense. It is called once, when the tensor is
-	// written. The result is not used after the next tensor's call.
+	// written. The result is not used after the call for the next tensor.
 	Bytes func() ([]byte, error)
-	// Write, if not nil, writes the elements in place of Bytes, so that they need not be in memory at once.
-	// Functions that need them in memory call Bytes.
+	// Write, if not nil, writes the elements and is used instead of Bytes, so that they need not
+	// be in memory at once. Functions that need them in memory call Bytes.
 	Write func(w io.Writer) error
-	// Exact forbids rounding the elements to another dtype. It is set for buffers whose values must
-	// not change.
+	// Exact forbids rounding the elements to another dtype. It is set for buffers whose values
+	// must not change.
 	Exact bool
 }
 
@@ -41,23 +41,23 @@ func (t *Tensor) Named() NamedTensor {
 // Size returns the size of the tensor in a file, in bytes.
 func (t NamedTensor) Size() int64 { return t.DType.Bytes(meta.Elements(t.Shape)) }
 
-// SaveOptions configure [Save]. The zero value writes one file that transformers opens.
+// SaveOptions configure [Save]. The zero value writes one file that transformers can open.
 type SaveOptions struct {
 	// MaxShardSize is the maximum size of the tensors in one file in bytes; 0 means no limit. A
 	// larger tensor gets a file of its own.
 	MaxShardSize int64
 	// Metadata is written to every file; nil means {"format": "pt"}, which transformers requires.
 	Metadata map[string]string
-	// Stem is the file name without suffix; empty means "model".
+	// Stem is the file name without suffix; "" means "model".
 	Stem string
 }
 
 // Save writes tensors into dir, which it creates if needed: as STEM.safetensors, or as shards
-// STEM-00001-of-0000N.safetensors with STEM.safetensors.index.json if they exceed MaxShardSize. All
-// files are written and synced under temporary names before the first is renamed, so a failed
-// write, for example on a full disk, leaves dir unchanged. Save finally removes files of an earlier
-// save with the same stem that it did not replace. If the process dies during the renames, [Open]
-// rejects the folder.
+// STEM-00001-of-0000N.safetensors with STEM.safetensors.index.json if they exceed MaxShardSize.
+// All files are written and synced under temporary names before the first is renamed. A failed
+// write, for example on a full disk, leaves dir unchanged. Finally Save removes files of an
+// earlier save with the same stem that it did not replace. If the process dies during the
+// renames, [Open] rejects the folder.
 //
 // The tensors may be those of a checkpoint in dir itself. Names must be distinct and valid UTF-8.
 // Errors are *Error.
@@ -91,7 +91,8 @@ func Save(dir string, tensors iter.Seq[NamedTensor], opts SaveOptions) error {
 		return err
 	}
 	if len(shards) > 1 {
-		// A process that dies between two renames must leave no mixture that looks whole.
+		// A process that dies between two renames must not leave a mix of files that looks
+		// complete.
 		index := filepath.Join(dir, s.stem+indexSuffix)
 		if err := os.Remove(index); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return &Error{File: index, Reason: "cannot be replaced", Err: unpath(err)}
@@ -151,7 +152,7 @@ func unsavable(t NamedTensor) string {
 	return ""
 }
 
-// write stages the shards and, where there are several, their index.
+// write stages the shards and, if there are several, their index.
 func (s *saver) write(staged *staging, shards [][]NamedTensor) error {
 	if len(shards) == 1 {
 		return s.writeShard(staged, s.stem+safetensorsSuffix, shards[0])
@@ -221,7 +222,7 @@ func (s *saver) removeStale(keep []string) error {
 	return nil
 }
 
-// owns reports whether name is one that a save of the stem writes.
+// owns reports whether a save of the stem may write a file called name.
 func (s *saver) owns(name string) bool {
 	if name == s.stem+safetensorsSuffix || name == s.stem+indexSuffix {
 		return true
@@ -238,8 +239,8 @@ func digitsOnly(s string) bool {
 	return len(s) >= 5 && strings.Trim(s, "0123456789") == ""
 }
 
-// writeTensors writes a safetensors file of any dtypes, widest elements first so that
-// all are aligned, then by name: the order of the reference's own writer.
+// writeTensors writes a safetensors file with tensors of any dtypes, sorted by decreasing element
+// size, so that all are aligned, then by name. This is the order of the reference's writer.
 func writeTensors(w io.Writer, tensors []NamedTensor, metadata map[string]string) error {
 	tensors = slices.Clone(tensors)
 	slices.SortFunc(tensors, func(a, b NamedTensor) int {
@@ -294,7 +295,7 @@ func (t NamedTensor) writeTo(w io.Writer) error {
 	return nil
 }
 
-// counting counts what is written.
+// counting is a writer that counts the bytes written.
 type counting struct {
 	w io.Writer
 	n int64
@@ -312,7 +313,7 @@ type headerEntry struct {
 	Offsets [2]int64 `json:"data_offsets"`
 }
 
-// elements returns the bytes of t, of the size that its shape asks for.
+// elements returns the bytes of t and checks that their size matches its shape.
 func (t NamedTensor) elements() ([]byte, error) {
 	b, err := t.Bytes()
 	if err != nil {

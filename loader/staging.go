@@ -8,8 +8,8 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 )
 
-// A staging writes files of a folder under temporary names and then gives them their own: a
-// reader finds the old files or the new ones, whole. Its errors are *Error.
+// A staging writes files of a folder under temporary names and then renames them, so that a
+// reader finds either the old or the new files, complete. Its errors are *Error.
 type staging struct {
 	dir   string
 	batch *atomicfile.Batch
@@ -23,8 +23,8 @@ func newStaging(dir string) (*staging, error) {
 	return &staging{dir, batch}, nil
 }
 
-// write fills the file called name and syncs it to disk. It returns the file's temporary name. A
-// write that fails, as on a full disk, leaves no file.
+// write writes and syncs the file called name, and returns its temporary name. If the write
+// fails, for example on a full disk, it removes the file.
 func (s *staging) write(name string, fill func(io.Writer) error) (temp string, err error) {
 	temp, err = s.batch.Write(name, fill)
 	if err == nil {
@@ -37,11 +37,11 @@ func (s *staging) write(name string, fill func(io.Writer) error) (temp string, e
 	return "", &Error{File: filepath.Join(s.dir, name), Reason: "cannot be written", Err: unpath(err)}
 }
 
-// commit gives every file its name, in the order of writing.
+// commit renames the files, in the order in which they were written.
 func (s *staging) commit() error {
 	err := s.batch.Commit()
 	if err == nil {
-		atomicfile.RemoveStale(s.dir) // the index of an interrupted save, too
+		atomicfile.RemoveStale(s.dir) // includes the index of an interrupted save
 		return nil
 	}
 	file := s.dir
@@ -51,5 +51,5 @@ func (s *staging) commit() error {
 	return &Error{File: file, Reason: "cannot be renamed into place", Err: unpath(err)}
 }
 
-// discard removes what was written and not committed.
+// discard removes the files that were written and not committed.
 func (s *staging) discard() { s.batch.Discard() }

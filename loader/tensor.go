@@ -8,17 +8,17 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Tensor is a handle for one tensor of a checkpoint. It holds no elements. Its fields must not be
-// modified. It is safe for concurrent use until the checkpoint is closed.
+// A Tensor is a handle for one tensor of a checkpoint. It holds no elements. Its fields must not
+// be modified. It is safe for concurrent use until the checkpoint is closed.
 type Tensor struct {
 	Name   string
 	DType  meta.DType
-	Shape  []int // elements; empty for a scalar
+	Shape  []int // empty for a scalar
 	File   *File
 	Offset int64 // of the first byte in File
 	Size   int64 // in bytes
-	// Format is that of the codes in a tensor of a GGUF file, whose bytes are then elements of Uint8;
-	// meta.QuantNone for values, and for formats that consist of several tensors.
+	// Format is the format of the codes in a tensor of a GGUF file, whose elements are then bytes
+	// of Uint8. It is meta.QuantNone for values, and for formats that consist of several tensors.
 	Format meta.QuantFormat
 }
 
@@ -30,17 +30,17 @@ func (t *Tensor) Elements() int64 {
 	return t.Size * 8 / int64(t.DType.Bits())
 }
 
-// Aligned reports whether the tensor's offset is a multiple of its element size. Most are, but the
-// format does not require it. Unaligned elements cannot be read as machine words in place.
+// Aligned reports whether the tensor's offset is a multiple of its element size. Most are, but
+// the format does not require it. Unaligned elements cannot be read as machine words in place.
 func (t *Tensor) Aligned() bool {
 	word := int64(t.DType.Bits() / 8)
 	return word <= 1 || t.Offset%word == 0
 }
 
-// Bytes returns the tensor's elements: little-endian, dense, in row-major order. They are the
-// mapped file's or the caller's own memory, read-only and valid until the checkpoint is closed;
-// systems without mmap read them into new memory. The error is an *Error. See the package's caveats
-// for files that are truncated while mapped.
+// Bytes returns the tensor's elements: little-endian, dense, in row-major order. They are in the
+// mapped file or in the caller's memory, read-only, and valid until the checkpoint is closed.
+// Platforms without mmap read them into new memory. The error is an *Error. See the package's
+// caveats for files that are truncated while mapped.
 func (t *Tensor) Bytes() ([]byte, error) {
 	b, err := t.File.slice(t.Offset, t.Size)
 	if err != nil {
@@ -49,8 +49,8 @@ func (t *Tensor) Bytes() ([]byte, error) {
 	return b, nil
 }
 
-// ReadAt copies elements from byte off of the tensor on, with the contract of
-// io.ReaderAt. A file that was cut or cannot be read gives an *Error, never a fault.
+// ReadAt copies elements from byte off of the tensor on, with the contract of io.ReaderAt. For a
+// file that was truncated or cannot be read it returns an *Error and never faults.
 func (t *Tensor) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, t.fault(fmt.Errorf("offset %d", off))
@@ -72,14 +72,14 @@ func (t *Tensor) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Location returns where the tensor is on disk, for a reader that opens the file itself; path
-// is empty for a checkpoint in memory, which only Bytes and ReadAt read.
+// Location returns where the tensor is on disk, for a caller that opens the file itself. path is
+// "" for a checkpoint in memory, which only Bytes and ReadAt can read.
 func (t *Tensor) Location() (path string, offset, size int64) {
 	return t.File.Path, t.Offset, t.Size
 }
 
-// Advise tells the system how n bytes of the tensor from off on will be used. It is a
-// hint: nothing happens for a checkpoint in memory.
+// Advise tells the operating system how n bytes of the tensor from off on will be used. It is a
+// hint, and does nothing for a checkpoint in memory.
 func (t *Tensor) Advise(off, n int64, a Advice) error {
 	if off < 0 || n < 0 || off > t.Size || n > t.Size-off {
 		return t.fault(fmt.Errorf("advice about bytes [%d, %d) of %d", off, off+n, t.Size))
@@ -99,19 +99,19 @@ func (t *Tensor) fault(err error) error {
 	return &Error{File: t.File.label(), Tensor: t.Name, Reason: "reading", Err: err}
 }
 
-// Advice is how bytes will be used.
+// Advice says how bytes will be used.
 type Advice uint8
 
 const (
-	// WillNeed starts reading in the background.
+	// WillNeed starts to read the bytes in the background.
 	WillNeed Advice = iota
-	// DontNeed evicts pages; touching them reads them again.
+	// DontNeed evicts the pages; the next access reads them again.
 	DontNeed
-	// Random turns read-ahead off: touching a page reads that page.
+	// Random disables read-ahead: an access reads only its page.
 	Random
-	// Sequential turns read-ahead on again, and makes it large.
+	// Sequential enables read-ahead again, with a large size.
 	Sequential
-	// Populate reads and maps now, and fails where the system cannot.
+	// Populate reads and maps the bytes now. It is an error if the platform does not support it.
 	Populate
 )
 

@@ -13,29 +13,31 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 )
 
-// A file that is served is watched by its stamp: inode, size and modification time. A stamp that
-// differs is no proof that the contents do: touch, a backup tool or a restore change the time
-// alone. So the whole contents are hashed in the background once, while the stamp is the one of
-// the opening, and hashed again when the stamp differs. Samples would be faster, but miss a partial
-// overwrite. Until the first hash is complete a new stamp is accepted if the system says that the
-// file's attributes were changed and that nothing was written to it, and else counts as a change: the
-// bytes that were there are gone, and nothing is known of those that were not read. Hashes are kept for
-// later processes, see [Checkpoint.KeepHashes], so that this is so in the first one only.
+// A file in use is watched by its stamp: inode, size and modification time. A stamp that differs
+// does not prove that the contents do: touch, a backup tool or a restore change only the time.
+// The whole contents are therefore hashed once in the background, while the stamp is the one at
+// the opening, and hashed again when the stamp differs. Samples would be faster, but miss a
+// partial overwrite.
+//
+// Before the first hash is complete, a new stamp is accepted if the system reports that only the
+// file's attributes were changed. Otherwise it counts as a change, because the old bytes are
+// gone. Hashes are stored for later processes, see [Checkpoint.KeepHashes], so that this only
+// happens in the first one.
 //
 // Equal contents now do not prove that they were equal all the time: a file may have been
-// overwritten and restored between two looks. [File.Epoch] counts the times that a new stamp was
-// accepted: what was read while it moved must be read again.
+// overwritten and restored between two checks. [File.Epoch] counts the times that a new stamp was
+// accepted; data that was read while it changed must be read again.
 
-// contents is what is known of a file's contents.
+// contents is what is known about a file's contents.
 type contents struct {
-	mu       sync.Mutex // guards what follows
-	file     *os.File   // that was hashed; nil before
+	mu       sync.Mutex // guards the fields below
+	file     *os.File   // the file that was hashed; nil before
 	sum      uint64
-	hashed   hostmem.Stamp                 // that the file had then
-	drop     bool                          // the file does not stay in the page cache
+	hashed   hostmem.Stamp                 // stamp when it was hashed
+	drop     bool                          // the file does not stay in the page cache while it is hashed
 	accepted atomic.Pointer[hostmem.Stamp] // a later stamp with the same contents
 	epoch    atomic.Uint64
-	writes   atomic.Pointer[hostmem.Writes] // since the file was opened; nil if the system cannot tell
+	writes   atomic.Pointer[hostmem.Writes] // since the file was opened; nil if not supported
 	unhashed atomic.Bool                    // accepted by what writes says
 }
 
@@ -54,12 +56,12 @@ func (c *contents) close() {
 	}
 }
 
-// HashFiles reads and hashes the contents of all files, so that [File.Unchanged] can tell a new
-// modification time from new contents. It takes as long as reading the files, keeps 1 MiB in
-// memory, and with drop leaves nothing in the page cache. It calls pace before each read of 1 MiB,
-// which may wait, for example while requests need the disk; nil never waits. It skips files that have
-// changed already, and files whose hash is known; see [Checkpoint.KeepHashes]. The error is that of ctx
-// or pace, or an *Error.
+// HashFiles reads and hashes the contents of all files, so that [File.Unchanged] can distinguish
+// a new modification time from new contents. It takes as long as reading the files and uses 1 MiB
+// of memory. If drop is set, it leaves nothing in the page cache. It calls pace before each read
+// of 1 MiB; pace may wait, for example while requests need the disk. nil never waits. HashFiles
+// skips files that have changed already, and files whose hash is known; see
+// [Checkpoint.KeepHashes]. It returns the error of ctx or pace, or an *Error.
 func (c *Checkpoint) HashFiles(ctx context.Context, drop bool, pace func(context.Context) error) error {
 	if pace == nil {
 		pace = context.Context.Err
@@ -70,7 +72,7 @@ func (c *Checkpoint) HashFiles(ctx context.Context, drop bool, pace func(context
 			return err
 		}
 		if hashed && c.hashes != "" {
-			c.keepHashes() // so that a start that ends early is not in vain
+			c.keepHashes() // so that the work of a short run is not lost
 		}
 	}
 	return nil
@@ -87,7 +89,7 @@ func (f *File) remember(ctx context.Context, drop bool, pace func(context.Contex
 	}
 	before, err := hostmem.StampOf(file)
 	if accepted := f.contents.accepted.Load(); err != nil || before != f.identity().stamp && (accepted == nil || before != *accepted) {
-		return false, file.Close() // another file has the name, or the system has no stamps
+		return false, file.Close() // another file has the name, or there are no stamps
 	}
 	sum, err := hashOf(ctx, file, drop, pace)
 	if err == nil {
@@ -123,12 +125,13 @@ func (c *contents) written() bool {
 	return written
 }
 
-// hashOf hashes a whole file: two checksums with different polynomials, which all processes compute alike.
+// hashOf hashes a whole file: two checksums with different polynomials. All processes compute the
+// same hash.
 func hashOf(ctx context.Context, file *os.File, drop bool, pace func(context.Context) error) (uint64, error) {
 	var first, second uint32
 	buf := make([]byte, hashed)
 	if drop {
-		hostmem.ReadNoAhead(file) // what was read ahead would stay
+		hostmem.ReadNoAhead(file) // pages that are read ahead would stay in the page cache
 	}
 	for off := int64(0); ; {
 		if err := pace(ctx); err != nil {
@@ -150,12 +153,13 @@ func hashOf(ctx context.Context, file *os.File, drop bool, pace func(context.Con
 	}
 }
 
-// Unchanged returns an *Error if the contents of the open file have changed since it was opened, even if its
-// size has not. A new file of the same name does not matter.
+// Unchanged returns an *Error if the contents of the open file have changed since it was opened,
+// even if its size has not. A new file of the same name does not matter.
 //
-// Usually it compares only the file's stamp, its size and times, and allocates nothing. If the stamp is new and
-// [Checkpoint.HashFiles] has hashed the file, it reads the whole file and compares the hash. Without a hash it
-// returns an error, unless the system reports that only attributes of the file have changed.
+// Usually it only compares the file's stamp, its size and times, and does not allocate. If the
+// stamp is new and [Checkpoint.HashFiles] has hashed the file, it reads the whole file and
+// compares the hash. Without a hash it returns an error, unless the system reports that only
+// attributes of the file have changed.
 func (f *File) Unchanged() error {
 	if f.inMemory() {
 		return nil
@@ -168,7 +172,7 @@ func (f *File) Unchanged() error {
 		return &Error{File: f.Path, Reason: "cannot be examined", Err: unpath(err)}
 	case now == f.identity().stamp:
 		return nil
-	case !now.SameFile(f.identity().stamp): // found by its name, as nothing is mapped
+	case !now.SameFile(f.identity().stamp): // found by name, because nothing is mapped
 		return f.Verify()
 	}
 	if accepted := f.contents.accepted.Load(); accepted != nil && *accepted == now && (!f.contents.unhashed.Load() || !f.contents.written()) {
@@ -177,14 +181,15 @@ func (f *File) Unchanged() error {
 	return f.compare(now)
 }
 
-// Accept takes the present contents as those of the opening: the caller has written to the file.
+// Accept takes the present contents as those at the opening. Call it after writing to the file
+// yourself.
 func (f *File) Accept() {
 	if now, err := f.now(); err == nil {
 		f.contents.accepted.Store(&now)
 	}
 }
 
-// compare accepts a new stamp if the contents are those of the opening.
+// compare accepts a new stamp if the contents are those at the opening.
 func (f *File) compare(now hostmem.Stamp) error {
 	c := &f.contents
 	c.mu.Lock()
@@ -198,7 +203,7 @@ func (f *File) compare(now hostmem.Stamp) error {
 		}
 		return nil
 	}
-	const tries = 3 // of a file that is being written to
+	const tries = 3 // for a file that is being written to
 	for range tries {
 		if accepted := c.accepted.Load(); accepted != nil && *accepted == now {
 			return nil // another goroutine has compared it
@@ -224,8 +229,8 @@ func (f *File) compare(now hostmem.Stamp) error {
 	return f.changed(now.Size())
 }
 
-// touched accepts a new stamp of a file that was not hashed if its attributes were changed and it was
-// not written to. An event follows the new stamp after some microseconds. c.mu is held.
+// touched accepts a new stamp of a file without a hash if only its attributes were changed. The
+// system's event follows the new stamp after some microseconds. The caller holds c.mu.
 func (c *contents) touched(now hostmem.Stamp) bool {
 	if accepted := c.accepted.Load(); accepted != nil && *accepted == now {
 		return !c.written()
@@ -247,13 +252,14 @@ func (c *contents) touched(now hostmem.Stamp) bool {
 	return false
 }
 
-// Epoch returns how often [File.Unchanged] found a new stamp but the same contents. Data that was read between
-// two successful calls of Unchanged is valid if Epoch was the same before and after.
+// Epoch returns the number of times that [File.Unchanged] found a new stamp but the same
+// contents. Data that was read between two successful calls of Unchanged is valid if Epoch was
+// the same before and after.
 func (f *File) Epoch() uint64 { return f.contents.epoch.Load() }
 
-// ReadUnchanged calls read, which reads bytes of the file in place or by other means. It calls read again if the
-// file was written to meanwhile, though with the same contents. It returns read's error, or that of
-// [File.Unchanged].
+// ReadUnchanged calls read, which reads bytes of the file in place or by other means. If the file
+// was written to meanwhile, even with the same contents, it calls read again. It returns read's
+// error, or that of [File.Unchanged].
 func (f *File) ReadUnchanged(read func() error) error {
 	for {
 		epoch := f.Epoch()

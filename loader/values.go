@@ -8,9 +8,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Values returns all elements of p as they are in memory: assembled from its parts, in the
-// parameter's shape and the checkpoint's dtype. Where one whole tensor fills it, the bytes
-// are the tensor's own and read-only; see [Tensor.Bytes]. The error is an *Error.
+// Values returns all elements of p in memory order: assembled from its parts, in the parameter's
+// shape and the checkpoint's dtype. If one whole tensor fills p, the bytes are the tensor's own
+// and read-only; see [Tensor.Bytes]. The error is an *Error.
 func (b *Binding) Values(p *meta.Param) (meta.DType, []byte, error) {
 	p = p.Resolve()
 	return b.values(p.Name, p.Shape, b.Tensors(p))
@@ -61,10 +61,11 @@ func (b *Binding) values(name string, shape []int, parts []BoundTensor) (meta.DT
 	return dtype, dst, nil
 }
 
-// A stretch is size bytes of a parameter from off on.
+// A stretch is a range of a parameter's bytes: size bytes from off on.
 type stretch struct{ off, size int64 }
 
-// windowsOf returns the bytes of a parameter that a part fills, one after the other: a window, or one in each slab.
+// windowsOf returns the ranges of a parameter's bytes that a part fills, in order: one range, or
+// one in each slab.
 func windowsOf(shape []int, part BoundTensor, dtype meta.DType) []stretch {
 	if !part.Slabs {
 		off, size := window(shape, part.Expert, part.Into, dtype)
@@ -77,7 +78,7 @@ func windowsOf(shape []int, part BoundTensor, dtype meta.DType) []stretch {
 	return list
 }
 
-// window returns where rows into of a parameter, or of slab expert of it, lie in its bytes.
+// window returns the range of rows into of a parameter, or of slab expert of it, in its bytes.
 func window(shape []int, expert int, into meta.RowRange, dtype meta.DType) (off, size int64) {
 	total := dtype.Bytes(meta.Elements(shape))
 	off, size = 0, total
@@ -93,8 +94,7 @@ func window(shape []int, expert int, into meta.RowRange, dtype meta.DType) (off,
 	return off, size
 }
 
-// transpose writes src, dense matrices of shape [..., rows, columns], to dst with rows
-// and columns exchanged.
+// transpose writes the transposes of src, dense matrices of shape [..., rows, columns], to dst.
 func transpose(dst, src []byte, shape []int, dtype meta.DType) {
 	n := len(shape)
 	rows, columns := shape[n-2], shape[n-1]
@@ -109,13 +109,13 @@ func transpose(dst, src []byte, shape []int, dtype meta.DType) {
 	}
 }
 
-// Unbind yields the tensors that a checkpoint of model holds, the inverse of [Bind]:
-// every source becomes a tensor, cut from the parameter that it fills or assembled from
-// several. Tied parameters are written once, under the first name.
+// Unbind yields the tensors of a checkpoint of model. It is the inverse of [Bind]: every source
+// becomes a tensor, cut from the parameter that it fills or assembled from several. Tied
+// parameters are written once, under the first name.
 //
-// value gives the dtype and the elements of the parameter or persistent buffer at a
-// dotted path, dense and in its shape; elements is called once for each tensor that is cut
-// from it, when that is written. Tensors of buffers are Exact.
+// value returns the dtype and the elements of the parameter or persistent buffer at a dotted
+// path, dense and in its shape. elements is called once for each tensor that is cut from it, when
+// that is written. Tensors of buffers are Exact.
 func Unbind(model *meta.Model, value func(path string) (dtype meta.DType, elements func() ([]byte, error))) (iter.Seq[NamedTensor], error) {
 	if model == nil || value == nil {
 		return nil, &Error{Reason: "unbind: got a nil model or function"}
@@ -155,7 +155,7 @@ func Unbind(model *meta.Model, value func(path string) (dtype meta.DType, elemen
 type piece struct {
 	shape    []int // of the rows in the tensor
 	from     meta.RowRange
-	off      int64 // in the parameter's bytes
+	off      int64 // offset in the parameter's bytes
 	size     int64
 	flip     bool
 	elements func() ([]byte, error)
@@ -209,7 +209,8 @@ func (u *unbinder) add(path string, e *bound, exact bool) {
 	}
 }
 
-// putSlabs puts rows of each slab of a parameter into slabs of the source's tensor, which has the given shape.
+// putSlabs writes rows of each slab of a parameter to slabs of the source's tensor, which has the
+// given shape.
 func (u *unbinder) putSlabs(param, shape []int, s *meta.TensorSource, dtype meta.DType, exact bool, elements func() ([]byte, error)) {
 	slab := append([]int{1}, shape[1:]...)
 	for e := range param[0] {
@@ -233,7 +234,7 @@ func (u *unbinder) put(name string, dtype meta.DType, exact bool, p piece) {
 	t.pieces = append(t.pieces, p)
 }
 
-// named returns the tensor to be written. Its pieces must follow each other without a gap.
+// named returns the tensor to write. Its pieces must follow each other without a gap.
 func (t unbound) named() (NamedTensor, error) {
 	first := t.pieces[0]
 	named := NamedTensor{Name: t.name, DType: t.dtype, Shape: slices.Clone(first.shape), Exact: t.exact}

@@ -25,8 +25,8 @@ var files embed.FS
 // Name is the name under which the demo model is served.
 const Name = "heft-demo"
 
-// Files returns the model's folder: config.json, model.safetensors, tokenizer.json and the files
-// beside them. It can be read by any number of goroutines.
+// Files returns the model's folder: config.json, model.safetensors, tokenizer.json and other
+// files. It is safe for concurrent use.
 func Files() fs.FS {
 	sub, err := fs.Sub(files, "model")
 	if err != nil {
