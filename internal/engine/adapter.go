@@ -7,22 +7,22 @@ import (
 
 // Adapting is implemented by a Model whose sequences can use adapters.
 type Adapting interface {
-	// NewAdaptedSequence is NewSequence with the adapter called name. It fails if the model has
-	// no adapter of that name.
+	// NewAdaptedSequence is NewSequence with the adapter called name. It returns an error if the
+	// model has no such adapter.
 	NewAdaptedSequence(promptLen int, name string) (Sequence, error)
 }
 
 // An adapterWaiter is a Model that shares the memory of adapters with other models.
 type adapterWaiter interface {
-	// NotifyAdapters has call called, from any goroutine, when there may be room for an adapter after
-	// NewAdaptedSequence has returned ErrAdaptersFull.
+	// NotifyAdapters sets a function that may be called, from any goroutine, when there may be
+	// room for an adapter after NewAdaptedSequence has returned ErrAdaptersFull.
 	NotifyAdapters(call func())
-	// StopWaiting says that no choice waits for the adapter any more. Until then adapters that are in use may be
-	// held back for it.
+	// StopWaiting tells the model that no choice waits for the adapter any more. Until then other
+	// adapters may be delayed for it.
 	StopWaiting(name string)
 }
 
-// followAdapters has choices that wait for room for an adapter tried again when other models leave some.
+// followAdapters retries choices that wait for room for an adapter when other models free some.
 func (e *Engine) followAdapters() {
 	if m, ok := e.model.(adapterWaiter); ok {
 		e.sharing = true
@@ -33,7 +33,7 @@ func (e *Engine) followAdapters() {
 	}
 }
 
-// waits reports whether a choice that could not be started for err waits for memory that others use.
+// waits reports whether a choice that failed to start with err waits for memory that others use.
 func (e *Engine) waits(err error) bool {
 	if errors.Is(err, ErrAdaptersFull) && e.sharing {
 		return true
@@ -41,7 +41,8 @@ func (e *Engine) waits(err error) bool {
 	return (errors.Is(err, ErrKVFull) || errors.Is(err, ErrAdaptersFull)) && len(e.running) > 0
 }
 
-// stopWaiting tells the model that c, which has ended or has its adapter, does not wait for that. Another choice may.
+// stopWaiting tells the model that c, which has ended or has its adapter, no longer waits for it.
+// Another choice may.
 func (e *Engine) stopWaiting(c *choice) {
 	if !c.queues {
 		return
@@ -58,11 +59,11 @@ var errNoAdapters = errors.New("the model has no adapters")
 
 // salting is implemented by sequences that share cached prefixes.
 type salting interface {
-	// Salt limits sharing to sequences of equal salt. The sequence is empty.
+	// Salt restricts sharing to sequences of equal salt. The sequence must be empty.
 	Salt(salt string)
 }
 
-// sequence makes the sequence of c, with the adapter and the salt of its request if there are any.
+// sequence creates the sequence of c, with the adapter and the salt of its request.
 func (e *Engine) sequence(c *choice) (Sequence, error) {
 	seq, err := e.unsalted(c)
 	if s, ok := seq.(salting); ok && err == nil && c.stream.request.Salt != "" {
@@ -83,8 +84,8 @@ func (e *Engine) unsalted(c *choice) (Sequence, error) {
 	return m.NewAdaptedSequence(c.prompt, name)
 }
 
-// adapters returns the names of the adapters that choices of a list use. If they equal before, it
-// returns before, so that a step allocates nothing.
+// adapters returns the names of the adapters that the choices in list use. If they equal before,
+// it returns before, so that a step does not allocate.
 func (e *Engine) adapters(list []*choice, before []string) []string {
 	e.names = e.names[:0]
 	for _, c := range list {

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// admit moves waiting choices into the batch until no slot or no page is free. Clients take turns; the choices of
-// each come in order of arrival. Choices of stalled streams lose their slots and pages first, then choices of
-// background requests, then those of clients with several for a client that has waited for its first.
+// admit moves waiting choices into the batch until no slot or no page is free. Clients take
+// turns; the choices of one client start in order of arrival. To make room, choices of stalled
+// streams lose their slots and pages first, then choices of background requests, then choices of
+// clients with several, for a client that has waited for its first.
 func (e *Engine) admit() {
 	if e.adapterRoom.Swap(false) {
 		e.freed = true
@@ -37,7 +38,7 @@ func (e *Engine) admit() {
 			if !e.roomFor(c) {
 				return
 			}
-			continue // the choice that made room is in the list
+			continue // the preempted choice is now in the list
 		}
 		err := e.start(c)
 		if e.waits(err) { // choices that end will make room
@@ -45,7 +46,7 @@ func (e *Engine) admit() {
 				continue
 			}
 			if errors.Is(err, ErrAdaptersFull) {
-				c.lacks, c.queues = true, e.sharing // choices without adapters, or with one in memory, may still start
+				c.lacks, c.queues = true, e.sharing // choices without adapters, or with a loaded one, may still start
 				continue
 			}
 			e.blocked, e.freed = true, false
@@ -60,7 +61,8 @@ func (e *Engine) admit() {
 	}
 }
 
-// start gives c a sequence. It reserves pages for all of its tokens, unless its prefix has to be read first.
+// start creates a sequence for c. It reserves pages for all of its tokens, unless its prefix has
+// to be read first.
 func (e *Engine) start(c *choice) error {
 	seq, err := e.sequence(c)
 	if err != nil {
@@ -83,7 +85,7 @@ func (e *Engine) start(c *choice) error {
 	return nil
 }
 
-// insert adds c to a list that is in order of arrival.
+// insert inserts c into a list in order of arrival.
 func (e *Engine) insert(list *[]*choice, c *choice) {
 	i := len(*list)
 	for i > 0 && (*list)[i-1].ticket > c.ticket {
@@ -105,10 +107,10 @@ func (e *Engine) stalled() int {
 // makesRoom reports whether a running choice may be preempted for a waiting one.
 func (e *Engine) makesRoom() bool { return e.stalled() >= 0 || e.mayYield() || e.mayGive() }
 
-// roomFor moves a running choice to the waiting ones for c. It returns false if c has to wait for one that ends.
+// roomFor preempts a running choice for c. It returns false if c has to wait until a choice ends.
 func (e *Engine) roomFor(c *choice) bool { return e.park() || e.yield(c) || e.give(c) }
 
-// park moves a running choice of a stalled stream to the waiting ones. It returns false if there is none.
+// park preempts a running choice of a stalled stream. It returns false if there is none.
 func (e *Engine) park() bool {
 	i := e.stalled()
 	if i < 0 {
@@ -119,22 +121,24 @@ func (e *Engine) park() bool {
 	return true
 }
 
-// setAside frees the pages of a choice whose stream is stalled. When its reader continues, the choice queues like a new
-// request; otherwise many slow readers would precede all new requests. The caller removes it from the running choices.
+// setAside frees the pages of a choice whose stream is stalled. When its reader continues, the
+// choice queues like a new request; otherwise many slow readers would precede all new requests.
+// The caller removes it from the running choices.
 func (e *Engine) setAside(c *choice) {
 	c.parked = true
 	e.number(c)
 	e.unseat(c)
 }
 
-// mayYield reports whether the youngest running choice is the background's, and the first waiting one is not.
+// mayYield reports whether the youngest running choice belongs to a background request and the
+// first waiting one does not.
 func (e *Engine) mayYield() bool {
 	return len(e.waiting) > 0 && len(e.running) > 0 && !e.waiting[0].stream.request.Background &&
 		e.running[len(e.running)-1].stream.request.Background
 }
 
-// yield preempts the youngest running choice for c, if that is the background's and c is not. It reports whether
-// it did.
+// yield preempts the youngest running choice for c, if it belongs to a background request and c
+// does not. It reports whether it did.
 func (e *Engine) yield(c *choice) bool {
 	if len(e.running) == 0 || c.stream.request.Background {
 		return false
@@ -147,7 +151,8 @@ func (e *Engine) yield(c *choice) bool {
 	return true
 }
 
-// preempt moves c, the last of the running choices, to the waiting ones. It keeps its tokens, not its pages.
+// preempt moves c, the last of the running choices, to the waiting ones. c keeps its tokens but
+// not its pages.
 func (e *Engine) preempt(c *choice) {
 	e.running = e.running[:len(e.running)-1]
 	if c.seq != nil {
@@ -155,7 +160,8 @@ func (e *Engine) preempt(c *choice) {
 	}
 }
 
-// unseat frees the pages of c and adds it to the waiting choices. The caller removes it from the running ones.
+// unseat frees the pages of c and adds it to the waiting choices. The caller removes it from the
+// running ones.
 func (e *Engine) unseat(c *choice) {
 	e.free(c)
 	c.chunk, c.since = 0, time.Now()

@@ -6,41 +6,47 @@ import (
 	"time"
 )
 
-// A budget bounds the time that a draft model may lose. Only running the draft model shows whether it pays, and that
-// takes time that its guesses may not save. The budget starts with the time of some passes. A small part of the time of
-// all passes and the time that guesses save are added; the time of the draft model is subtracted. While the budget is
-// negative, the draft model does not run. It therefore never loses more than firstCredit passes, the share allowance of
-// all time, and the run that overdrew the budget.
+// A budget bounds the time that a draft model may waste. Whether the draft model pays is only
+// known by running it, and its guesses may not save that time. The budget starts with the time of
+// a few passes. It grows by a small share of the time of all passes and by the time that guesses
+// save, and shrinks by the time of the draft model. While it is negative, the draft model does
+// not run. The draft model therefore never wastes more than firstCredit passes, the share
+// allowance of all time, and the run that overdrew the budget.
 type budget struct {
 	balance float64       // seconds, at most mostCredit passes
-	plain   float64       // seconds of a pass without guesses; 0: not known
+	plain   float64       // seconds of a pass without guesses; 0 if unknown
 	spent   time.Duration // by the draft model since the last pass of the model
 
-	// Of the last passes, the recent ones counted more: seconds with guesses, and for the same tokens without.
+	// Weighted averages over recent passes, in seconds: with guesses, and for the same tokens
+	// without.
 	took, would float64
-	judged      int // passes until they are compared
+	judged      int // passes until the two are compared
 }
 
-// ErrDraftSlow is the reason why an engine drops a draft model whose guesses save less time than its memory costs.
+// ErrDraftSlow is the reason why an engine drops a draft model whose guesses save less time than
+// its memory costs.
 var ErrDraftSlow = errors.New("engine: the draft model's guesses save less time than the memory that it takes costs")
 
-// judgedPasses is after how many passes the gain of a draft model is compared with Options.DraftNeeds.
+// judgedPasses is the number of passes after which the gain of a draft model is compared with
+// Options.DraftNeeds.
 const judgedPasses = 32
 
 const (
 	allowance   = 0.005
 	firstCredit = 2
 	mostCredit  = 32
-	// firstRows is how many tokens of a prompt a draft model computes before it is known how long that takes.
+	// firstRows is the number of prompt tokens that a draft model computes before the time for
+	// that is known.
 	firstRows = 32
 )
 
-// FixTimes replaces the measured times of passes by the return value of took, whose argument tells passes of the draft model
-// from those of the model. Whether guesses are made, and whether a draft model pays, depends on nothing else that differs
-// between machines and runs. It is for tests, before the first request. The engine calls took in its goroutine.
+// FixTimes replaces the measured times of passes by the results of took, whose argument is true
+// for passes of the draft model. Nothing else that affects guesses, or whether a draft model
+// pays, differs between machines and runs. It is for tests, before the first request. The engine
+// calls took from its goroutine.
 func (e *Engine) FixTimes(took func(draft bool) time.Duration) { e.fixed = took }
 
-// took returns how long a pass took that began at begin: one of the draft model or of the model.
+// took returns the duration of a pass of the draft model, or of the model, that began at begin.
 func (e *Engine) took(begin time.Time, draft bool) time.Duration {
 	if e.fixed != nil {
 		return e.fixed(draft)
@@ -48,17 +54,18 @@ func (e *Engine) took(begin time.Time, draft bool) time.Duration {
 	return time.Since(begin)
 }
 
-// affords reports whether the budget allows to run the draft model.
+// affords reports whether the budget allows running the draft model.
 func (e *Engine) affords() bool { return e.options.DraftTokens > 0 || e.drafter.balance >= 0 }
 
-// affordsReading reports whether a draft model may compute n tokens of a prompt for an answer of at most left tokens, though it
-// is not known whether that pays: what it takes is left, or a small part of the answer's time.
+// affordsReading reports whether a draft model may compute n prompt tokens for an answer of at
+// most left tokens, although it is unknown whether that pays. The budget must cover it, or it
+// must be a small part of the answer's time.
 func (d *drafter) affordsReading(n, left int) bool {
 	seconds := d.perToken.Seconds() * float64(n)
 	return seconds <= max(d.balance, allowance*d.plain*min(float64(left), d.length))
 }
 
-// rowsAtOnce bounds the tokens of a prompt in a pass of the draft model.
+// rowsAtOnce returns the maximum number of prompt tokens in a pass of the draft model.
 func (d *drafter) rowsAtOnce() int {
 	if d.perToken.Seconds() == 0 {
 		return firstRows
@@ -68,13 +75,13 @@ func (d *drafter) rowsAtOnce() int {
 
 // A guessed counts the guesses that a pass has verified.
 type guessed struct {
-	choices int // that the pass was to yield a token of
-	guesses int // all that it verified
-	drafted int // those of the draft model
-	right   int // of drafted
+	choices int // for which the pass should yield a token
+	guesses int // verified guesses
+	drafted int // of these, the draft model's
+	right   int // right guesses among drafted
 }
 
-// add counts c in, of whose guesses so many were right.
+// add adds c, of whose guesses right were right.
 func (g *guessed) add(c *choice, right int) {
 	if c.chunk-c.taken == 1 || c.decodes {
 		g.choices++
@@ -84,7 +91,8 @@ func (g *guessed) add(c *choice, right int) {
 	}
 }
 
-// settle counts what the draft model's guesses in a pass have saved, and what they took.
+// settle accounts for the time that the draft model's guesses in a pass have saved, and that they
+// took.
 func (e *Engine) settle(tokens int, g guessed) {
 	d := &e.drafter
 	if d.model == nil {

@@ -8,9 +8,10 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// Chain is a draft model of modules for multi-token prediction that follow each other. The first guesses from the model's
-// hidden states. Each further one takes the hidden states of the module before it and the tokens behind that one's, and makes the
-// next guess. The last one makes all guesses after its own. The modules return hidden states of as many tokens as a pass may have.
+// Chain is a draft model of several modules for multi-token prediction. The first module guesses
+// from the model's hidden states. Each further module makes the next guess from the hidden states
+// of the preceding module and the following tokens. The last module also makes all further
+// guesses. The modules must return hidden states for as many tokens as a pass may have.
 func Chain(modules ...Model) Model {
 	if len(modules) == 1 {
 		return modules[0]
@@ -24,13 +25,13 @@ type chain struct {
 	modules []Model
 	width   int
 
-	depths []int // of rows of guesses: the module that makes the next one
+	depths []int // by row of guesses: the module that makes the next one
 	out    chained
 
-	// Of the pass of one module:
+	// For the pass of one module:
 	jobs   []chainJob
 	rows   []Row
-	before []float32 // what the jobs take, where the module before has not returned it in one piece
+	before []float32 // inputs of the jobs that the preceding module has not returned contiguously
 }
 
 // A chainJob is the work of one module for a row of a pass.
@@ -50,20 +51,20 @@ type chained struct {
 func (o *chained) Row(i int) (int, []float32) { return min(len(o.values[i]), 1), o.values[i] }
 func (o *chained) Hidden(i int) []float32     { return o.hidden[i] }
 
-// A chainSequence has a sequence of each module. One has as many tokens of the text as the one before, but its first: what it takes
-// the state of is a token further back.
+// A chainSequence has a sequence of each module. Each module has all tokens of the text that the
+// preceding module has, except its first: it pairs a state with a token one position later.
 type chainSequence struct {
 	parts   []Sequence
-	pending [][]float32 // of each module: the last state of the one before it, whose token is not known; nil before there is one
-	text    []int       // tokens of the text in each of parts
-	guesses []int32     // behind the text
-	carried []float32   // the states that the last guess left, one for each guess before it and one
-	states  []float32   // what a module has computed in this pass, for the next one
+	pending [][]float32 // by module: the last state of the preceding module, whose next token is unknown; nil if there is none
+	text    []int       // text tokens in each of parts
+	guesses []int32     // tokens after the text
+	carried []float32   // states of the last guess: one for each guess before it, and one more
+	states  []float32   // result of a module in this pass, for the next one
 }
 
 var errChain = errors.New("engine: a module for multi-token prediction returned too few hidden states")
 
-// Joins is the width of the hidden states.
+// Joins returns the width of the hidden states.
 func (c *chain) Joins() int { return c.width }
 
 // Ready reports whether the weights of all modules are loaded.
@@ -74,10 +75,10 @@ func (c *chain) Ready() bool {
 	})
 }
 
-// Kernels are the first module's.
+// Kernels returns the first module's.
 func (c *chain) Kernels() dispatch.Kernels { return dispatch.Kernels{Variant: variant(c.Model)} }
 
-// Context is the shortest of the modules'.
+// Context returns the shortest context of the modules.
 func (c *chain) Context() int {
 	n := c.Model.Context()
 	for _, m := range c.modules {
@@ -86,7 +87,8 @@ func (c *chain) Context() int {
 	return n
 }
 
-// Limits are those of all modules: each returns the states of all tokens of its pass.
+// Limits returns the minimum over all modules. Each module returns the states of all tokens of
+// its pass.
 func (c *chain) Limits() Limits {
 	l := c.Model.Limits()
 	for _, m := range c.modules {
@@ -98,7 +100,7 @@ func (c *chain) Limits() Limits {
 	return l
 }
 
-// NewSequence makes a sequence whose prefixes are shared in the first module alone.
+// NewSequence returns a sequence that shares prefixes only in the first module.
 func (c *chain) NewSequence(prompt int) Sequence {
 	s := &chainSequence{pending: make([][]float32, len(c.modules)), text: make([]int, len(c.modules))}
 	for i, m := range c.modules {
@@ -111,7 +113,7 @@ func (c *chain) NewSequence(prompt int) Sequence {
 	return s
 }
 
-// Len counts guesses too.
+// Len includes guesses.
 func (s *chainSequence) Len() int { return s.text[0] + len(s.guesses) }
 
 // Reserve takes pages in each module.
@@ -147,7 +149,7 @@ func (s *chainSequence) Free() {
 	}
 }
 
-// Truncate forgets guesses. Of the text it forgets all or nothing.
+// Truncate removes guesses. It removes either all or none of the text.
 func (s *chainSequence) Truncate(n int) int {
 	if n >= s.Len() {
 		return s.Len()
@@ -169,7 +171,8 @@ func (s *chainSequence) Truncate(n int) int {
 	return s.text[0]
 }
 
-// depth is the module that makes the guess behind those of s: the first whose turn it is, or the last that has a state.
+// depth returns the module that makes the next guess for s: the first one whose turn it is, or
+// the last one that has a state.
 func (s *chainSequence) depth() int {
 	d := 0
 	for d < min(len(s.guesses), len(s.parts)-1) && s.pending[d+1] != nil {
@@ -178,7 +181,7 @@ func (s *chainSequence) depth() int {
 	return d
 }
 
-// Forward computes known tokens in all modules and guesses in one each.
+// Forward computes known tokens in all modules, and guesses in one module each.
 func (c *chain) Forward(ctx context.Context, rows []Row) (Logits, error) {
 	c.depths, c.out.values, c.out.hidden = c.depths[:0], c.out.values[:0], c.out.hidden[:0]
 	for _, r := range rows {
@@ -212,13 +215,13 @@ func (c *chain) Forward(ctx context.Context, rows []Row) (Logits, error) {
 	return &c.out, nil
 }
 
-// known are the tokens of a row of known ones for module d, and the states before them.
+// known returns the tokens for module d of a row of known tokens, and the preceding states.
 func (c *chain) known(s *chainSequence, d int, r Row) ([]int32, []float32) {
 	if d == 0 {
 		return r.Tokens, r.Before
 	}
 	width := c.width
-	n := len(s.states) / width // that the module before has computed, of the same tokens
+	n := len(s.states) / width // computed by the preceding module for the same tokens
 	if n == 0 {
 		return nil, nil
 	}
@@ -228,22 +231,23 @@ func (c *chain) known(s *chainSequence, d int, r Row) ([]int32, []float32) {
 	return tokens[n-len(before)/width:], before
 }
 
-// guessed are the tokens behind which module d computes the next guess, and the states before them.
+// guessed returns the tokens after which module d computes the next guess, and the preceding
+// states.
 func (c *chain) guessed(s *chainSequence, d int) ([]int32, []float32) {
-	if n := len(s.guesses); d > 0 && d == n { // its turn: the guesses so far, of which the one before it lacks the last
+	if n := len(s.guesses); d > 0 && d == n { // its turn: the guesses so far; the preceding module lacks the last one
 		return s.guesses, c.join(s.pending[d], s.carried)
 	}
 	return s.guesses[len(s.guesses)-1:], s.carried[len(s.carried)-c.width:]
 }
 
-// join returns a and b in one piece, valid as long as the jobs of a module.
+// join returns a and b as one slice, valid for the jobs of one module.
 func (c *chain) join(a, b []float32) []float32 {
 	from := len(c.before)
-	c.before = append(append(c.before, a...), b...) // what was joined before keeps its memory
+	c.before = append(append(c.before, a...), b...) // earlier results keep their memory
 	return c.before[from:]
 }
 
-// run has module d compute the jobs.
+// run computes the jobs with module d.
 func (c *chain) run(ctx context.Context, d int, rows []Row) error {
 	if len(c.jobs) == 0 {
 		return nil
@@ -271,10 +275,10 @@ func (c *chain) run(ctx context.Context, d int, rows []Row) error {
 	return nil
 }
 
-// took keeps what module d returned for a job.
+// took stores the results of module d for a job.
 func (c *chain) took(d, i int, j chainJob, r Row, logits Logits, states []float32) {
 	s := j.seq
-	s.states = states // valid until the module's next pass, as the results are
+	s.states = states // valid until the module's next pass, like the results
 	if c.rows[i].Logits != LogitsNone {
 		_, c.out.values[j.row] = logits.Row(i)
 		c.out.hidden[j.row] = states[len(states)-c.width:]

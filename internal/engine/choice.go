@@ -12,38 +12,38 @@ import (
 type choice struct {
 	stream     *Stream
 	index      int
-	ticket     uint64 // order of arrival, from when it last was stalled; the background's behind all others: the highest is the youngest
+	ticket     uint64 // order of arrival, updated when it stalls; background choices are after all others; the highest is the youngest
 	tokens     []int32
-	prompt     int // how many of tokens are the prompt
-	max        int // how many tokens there may be in all
+	prompt     int // number of prompt tokens in tokens
+	max        int // maximum number of tokens
 	src        sample.Source
-	constraint Constraint   // nil: any id may follow
-	mask       []uint64     // the constraint's mask for the next token; nil: not computed yet
-	unscored   int          // forced tokens whose log-probability is not known: the last of tokens
+	constraint Constraint   // nil if any id may follow
+	mask       []uint64     // the constraint's mask for the next token; nil if not computed yet
+	unscored   int          // forced tokens at the end of tokens whose log-probability is unknown
 	seq        Sequence     // nil unless running
 	restoring  *atomic.Bool // nil unless the prefix is being read; true when it is read
-	attached   bool         // it had its pages once
-	lacks      bool         // its adapter had no room since memory was last freed
-	queues     bool         // its adapter has had no room, and the model keeps a turn for it
+	attached   bool         // it has had its pages
+	lacks      bool         // no room for its adapter since memory was last freed
+	queues     bool         // no room for its adapter, and the model holds a turn for it
 	parked     bool         // it waits because its stream stalled
 	since      time.Time    // when it began to wait
-	chunk      int          // tokens of this step
-	most       int          // tokens that this step may have
+	chunk      int          // tokens in this step
+	most       int          // maximum number of tokens in this step
 	decodes    bool         // the tokens of this step were generated
-	reused     int          // tokens of the prompt that were not computed, at first
-	scored     int          // tokens of the prompt whose log-probability is known
-	pooled     []float32    // of an embedding, so far
+	reused     int          // prompt tokens that were not computed at first
+	scored     int          // prompt tokens whose log-probability is known
+	pooled     []float32    // the embedding so far
 	guesser
 	ended   bool
 	stopped atomic.Bool // by the reader
 	inStep  bool        // guarded by engine.mu
 	dropped bool        // no reader waits for it; guarded by engine.mu
 
-	admitted, first, last time.Time // of the slot, the first and the last token
+	admitted, first, last time.Time // times of getting a slot, the first and the last token
 	queued                time.Duration
 }
 
-// reserveTokens bounds the room for generated ids that is allocated ahead.
+// reserveTokens is the maximum capacity for generated ids that is allocated in advance.
 const reserveTokens = 4096
 
 func (c *choice) init(s *Stream, index, limit int) {
@@ -63,19 +63,19 @@ func (c *choice) init(s *Stream, index, limit int) {
 	}
 }
 
-// pending is the number of tokens that are known but not computed.
+// pending returns the number of tokens that are known but not computed.
 func (c *choice) pending() int { return len(c.tokens) - c.seq.Len() }
 
 func (c *choice) generated() int { return len(c.tokens) - c.prompt }
 
-// scores reports whether n more tokens yield unknown log-probabilities of the prompt. The logits at
-// position i are those of token i+1.
+// scores reports whether computing n more tokens yields unknown log-probabilities of the prompt.
+// The logits at position i are those of token i+1.
 func (c *choice) scores(n int) bool {
 	return c.scored < min(c.seq.Len()+n+1, c.prompt)
 }
 
-// follows reports whether the choice should wait until choice 0 has computed the prompt, because it
-// can then reuse the pages.
+// follows reports whether the choice should wait until choice 0 has computed the prompt, because
+// it can then reuse the pages.
 func (c *choice) follows() bool {
 	if c.index == 0 || c.generated() > 0 {
 		return false
@@ -84,7 +84,7 @@ func (c *choice) follows() bool {
 	return !lead.ended && lead.generated() == 0
 }
 
-// row is the choice's part of the next pass.
+// row returns the choice's part of the next pass.
 func (c *choice) row() Row {
 	at := c.seq.Len()
 	r := Row{Sequence: c.seq, Tokens: c.tokens[at:min(at+c.chunk, len(c.tokens))], PromptLen: c.prompt}

@@ -12,19 +12,20 @@ type client struct {
 	name string
 	open int // choices that have not ended; guarded by engine.mu
 
-	// The engine's goroutine's own.
+	// Used only by the engine's goroutine.
 	running int
-	served  uint64 // when it last got a place, by a counter of the engine
+	served  uint64 // counter value when it last got a place
 }
 
-// newcomers is which part of the queue is kept, beyond the queue, for clients that have nothing in it.
+// newcomers is the part of the queue, 1/newcomers, that is reserved beyond the queue for clients
+// that have nothing in it.
 const newcomers = 16
 
-// turn is how long a client without a running choice waits before another one gives up a place for it. Shorter waits
-// cost no recomputed tokens.
+// turn is how long a client without a running choice waits before another one loses a place to
+// it. Waiting avoids recomputing tokens.
 const turn = 2 * time.Second
 
-// clientOf returns the client of a name. The caller holds mu.
+// clientOf returns the client called name. The caller holds mu.
 func (e *Engine) clientOf(name string) *client {
 	c := e.clients[name]
 	if c == nil {
@@ -34,7 +35,8 @@ func (e *Engine) clientOf(name string) *client {
 	return c
 }
 
-// clientName is the name of a request's client. Its background requests take no turns from its others.
+// clientName returns the name of a request's client. Background requests count as another client,
+// so that they take no turns from its others.
 func (r *Request) clientName() string {
 	if r.Background {
 		return "background\x00" + r.Client
@@ -42,28 +44,30 @@ func (r *Request) clientName() string {
 	return r.Client
 }
 
-// full reports whether a request of c is too many. A client with nothing here may exceed a full queue a little, so
-// that another's hundreds of requests do not keep it out. The caller holds mu.
+// full reports whether a request of c is too many. A client with no request here may exceed a
+// full queue a little, so that another client's hundreds of requests do not keep it out. The
+// caller holds mu.
 func (e *Engine) full(c *client, background bool) bool {
 	if background {
 		return e.open >= e.Places()
 	}
-	open := e.open - e.background // what comes before c's request
+	open := e.open - e.background // requests that precede c's
 	if c.open == 0 && c.name != "" && e.options.MaxQueue > 0 {
 		return open >= e.Places()+max(e.options.MaxQueue/newcomers, 1)
 	}
 	return open >= e.Places()
 }
 
-// left notes that n choices of c have ended. The caller holds mu.
+// left records that n choices of c have ended. The caller holds mu.
 func (e *Engine) left(c *client, n int) {
 	if c.open -= n; c.open == 0 {
 		delete(e.clients, c.name)
 	}
 }
 
-// nextWaiting returns the index of the waiting choice that gets the next place, or -1. Those of clients that are owed
-// one come first, then those that lost a place, those of background requests last.
+// nextWaiting returns the index of the waiting choice that gets the next place, or -1. Choices of
+// clients that are owed a place come first, then those that lost a place, and those of background
+// requests last.
 func (e *Engine) nextWaiting() int {
 	if len(e.waiting) == 0 {
 		return -1
@@ -77,7 +81,7 @@ func (e *Engine) nextWaiting() int {
 	return best
 }
 
-// startable reports whether a place and pages are all that a waiting choice lacks.
+// startable reports whether a waiting choice only lacks a place and pages.
 func (c *choice) startable() bool {
 	return !c.ended && !c.lacks && !c.stream.stalled.Load() && !c.follows()
 }
@@ -87,7 +91,8 @@ func (c *choice) owed(now time.Time) bool {
 	return c.stream.client.running == 0 && !c.stream.request.Background && now.Sub(c.since) >= turn
 }
 
-// mayGive reports whether a waiting choice is owed a place that give can take from another client.
+// mayGive reports whether a waiting choice is owed a place that give can take from another
+// client.
 func (e *Engine) mayGive() bool {
 	if len(e.waiting) == 0 || e.richest() < 0 {
 		return false
@@ -96,8 +101,8 @@ func (e *Engine) mayGive() bool {
 	return slices.ContainsFunc(e.waiting, func(c *choice) bool { return c.owed(now) && c.startable() })
 }
 
-// give moves the youngest choice of the client with the most to the waiting ones for c, if c is owed a place. It
-// reports whether it did.
+// give preempts the youngest choice of the client with the most running choices for c, if c is
+// owed a place. It reports whether it did.
 func (e *Engine) give(c *choice) bool {
 	i := e.richest()
 	if i < 0 || !c.owed(time.Now()) {
@@ -108,8 +113,8 @@ func (e *Engine) give(c *choice) bool {
 	return true
 }
 
-// richest returns the index of the youngest running choice of the client that has the most of them, or -1 if no
-// client has two.
+// richest returns the index of the youngest running choice of the client that has the most, or -1
+// if no client has two.
 func (e *Engine) richest() int {
 	best, most := -1, 2
 	for i, c := range e.running {
@@ -141,7 +146,7 @@ func (c *choice) before(other *choice, now time.Time) bool {
 // seatedBefore reports whether c has lost a place to others.
 func (c *choice) seatedBefore() bool { return !c.admitted.IsZero() && !c.parked }
 
-// seated notes that c has a place.
+// seated records that c has a place.
 func (e *Engine) seated(c *choice) {
 	e.places++
 	c.stream.client.running++

@@ -11,41 +11,42 @@ import (
 	"github.com/heftai/heft/internal/sample"
 )
 
-// A drafter is a second model that guesses tokens.
+// A drafter is a second model that guesses tokens for speculative decoding.
 type drafter struct {
-	model   Model // nil: there is none, or it has failed
+	model   Model // nil if there is none, or if it has failed
 	vocab   int
-	width   int // of the hidden states that it takes of the model, 0: it takes none; see joiner
+	width   int // width of the model's hidden states that it takes, 0 if none; see joiner
 	sampler *sample.Sampler
 	passes  draft.Recent
 	ready   bool       // its weights are loaded
-	idle    int        // passes since it ran
+	idle    int        // passes since it last ran
 	pause   int        // passes after which it runs again
-	right   [2]float64 // share of first guesses that are right, recent ones counted more; [1] is for a model that joins and has most of the text
-	told    [2]int     // how many first guesses right counts, up to a bound
+	right   [2]float64 // average share of right first guesses; [1] is for a model that joins and has most of the text
+	told    [2]int     // number of first guesses in right, up to a bound
 	top     []sample.LogProb
 
 	budget
 
 	asked  []*choice // choices whose next tokens are being guessed
-	nexts  []float64 // the probabilities that their next guesses are right
-	inPass []*choice // one for each of rows
+	nexts  []float64 // probability that the next guess of each is right
+	inPass []*choice // choice of each row
 	rows   []Row
 	reader
 }
 
 const (
-	// firstRight is the assumed share of right first guesses before any is known, with the weight of firstWeight
-	// guesses. firstGuesses is the effective number of guesses that count later.
+	// firstRight is the initial share of right first guesses, with the weight of firstWeight
+	// guesses. firstGuesses is the effective number of guesses in the average later.
 	firstRight                = 0.7
 	firstWeight, firstGuesses = 4, 32
-	// promptShare bounds the tokens that a draft model computes before its first guess, as a multiple of
-	// those that the choice may still have.
+	// promptShare bounds the tokens that a draft model computes before its first guess, as a
+	// multiple of the choice's remaining tokens.
 	promptShare = 32
-	// shortPass is the most tokens of a row in a pass whose duration is typical of guessing.
+	// shortPass is the maximum number of tokens per row in a pass whose duration is typical of
+	// guessing.
 	shortPass = 16
-	// again is the number of passes after which a draft model that was too slow is tried again. It doubles up to
-	// mostAgain while the model stays too slow.
+	// again is the number of passes after which a draft model that was too slow is tried again.
+	// It doubles up to mostAgain while the model stays too slow.
 	again, mostAgain = 64, 1024
 )
 
@@ -82,8 +83,8 @@ func (d *drafter) noteFirst(c *choice, right bool) {
 // rightOf returns the probability that the first guess for c is right.
 func (d *drafter) rightOf(c *choice) float64 { return d.right[d.informed(c)] }
 
-// ask runs the draft model for choices whose guesses are less likely to be right than the draft model's, if
-// that is worth its time. base is the number of tokens of the pass without guesses.
+// ask runs the draft model for choices for which its guesses are more likely to be right than
+// others, if that is worth its time. base is the number of tokens of the pass without guesses.
 func (e *Engine) ask(base int) {
 	d := &e.drafter
 	if d.model == nil || !d.loaded() || !e.affords() {
@@ -126,9 +127,9 @@ func (e *Engine) ask(base int) {
 	}
 }
 
-// keepWorthy drops choices from d.asked for which one more guess is not worth its share of a pass of the draft model,
-// which makes one guess for each. next returns how many guesses a choice has, and the probability that they and the
-// next one are all right.
+// keepWorthy removes choices from d.asked for which one more guess is not worth its share of a
+// pass of the draft model, which makes one guess for each. next returns how many guesses a choice
+// has, and the probability that they and the next one are all right.
 func (e *Engine) keepWorthy(base int, next func(c *choice) (int, float64)) {
 	d := &e.drafter
 	most := draft.MaxTokens
@@ -160,8 +161,9 @@ func (c *choice) chance() float64 {
 	return p
 }
 
-// joins gives c a sequence of the draft model, unless the model cannot have its tokens or those that it has not had are
-// not worth the time for so few tokens. base is the number of tokens of the pass without guesses.
+// joins creates a sequence of the draft model for c. It returns false if the model cannot have
+// its tokens, or if computing the missing tokens is not worth the time for so few remaining
+// tokens. base is the number of tokens of the pass without guesses.
 func (e *Engine) joins(c *choice, base int) bool {
 	d := &e.drafter
 	if len(c.tokens)+c.reach > d.model.Context() || d.width > 0 && !d.stated(c) {
@@ -193,8 +195,8 @@ func (e *Engine) joins(c *choice, base int) bool {
 	return true
 }
 
-// worthCatchingUp reports whether the draft model should compute n tokens of c before it guesses: whether first guesses
-// for the tokens that c probably still has save more time.
+// worthCatchingUp reports whether the draft model should compute n tokens of c before it guesses:
+// whether first guesses for the probable remaining tokens of c save more time.
 func (e *Engine) worthCatchingUp(c *choice, n, base int) bool {
 	d := &e.drafter
 	perToken := d.perToken.Seconds()
@@ -204,12 +206,13 @@ func (e *Engine) worthCatchingUp(c *choice, n, base int) bool {
 	if d.told[d.informed(c)] < firstWeight && !d.affordsReading(n, c.max-len(c.tokens)) {
 		return false
 	}
-	yield := len(e.drafts.offering) // they share passes of the draft model
+	yield := len(e.drafts.offering) // choices that share passes of the draft model
 	saved, known := draft.Saves(&e.drafts.costs, base, yield, d.rightOf(c), d.passes.Seconds()/float64(yield))
 	return !known || saved*min(float64(c.max-len(c.tokens)), d.length) > perToken*float64(n)
 }
 
-// sequence makes a sequence of the draft model for c. It reports false if the model's sequences cannot be rewound.
+// sequence creates a sequence of the draft model for c. It returns false if the model's sequences
+// cannot be rewound.
 func (d *drafter) sequence(c *choice, salt string) (Sequence, bool) {
 	seq := d.model.NewSequence(c.prompt)
 	if _, ok := seq.(rewinder); !ok {
@@ -222,8 +225,8 @@ func (d *drafter) sequence(c *choice, salt string) (Sequence, bool) {
 	return seq, true
 }
 
-// draftPass runs one pass of the draft model, for as many of those asked as it takes at once. Each
-// that has all its tokens in it then has one more guess.
+// draftPass runs one pass of the draft model, for as many of the asked choices as fit. Each
+// choice that has all its tokens in it then has one more guess.
 func (e *Engine) draftPass() error {
 	d := &e.drafter
 	short := d.plan()
@@ -268,7 +271,7 @@ func (e *Engine) draftPass() error {
 	return nil
 }
 
-// tokensOf is the number of tokens of rows.
+// tokensOf returns the number of tokens in rows.
 func tokensOf(rows []Row) int {
 	n := 0
 	for i := range rows {
@@ -277,8 +280,8 @@ func tokensOf(rows []Row) int {
 	return n
 }
 
-// plan sets the rows of a pass. Choices whose tokens the draft model cannot have leave it. It reports
-// whether all rows are short.
+// plan sets the rows of a pass. Choices whose tokens the draft model cannot have leave it. It
+// reports whether all rows are short.
 func (d *drafter) plan() bool {
 	d.rows, d.inPass = d.rows[:0], d.inPass[:0]
 	limits, short := d.model.Limits(), true
@@ -303,7 +306,8 @@ func (d *drafter) plan() bool {
 	return short
 }
 
-// row is the part of c in a pass that has room for budget tokens. That of a draft model that joins may be longer.
+// row returns the part of c in a pass that has room for budget tokens. For a draft model that
+// joins it may be longer.
 func (d *drafter) row(c *choice, budget int) Row {
 	if d.width > 0 {
 		return d.joined(c)
@@ -317,7 +321,7 @@ func (d *drafter) row(c *choice, budget int) Row {
 	return r
 }
 
-// draftTokens are n tokens of c and its guesses, from at on.
+// draftTokens returns n of c's tokens and guesses, from at on.
 func (c *choice) draftTokens(at, n int) []int32 {
 	known := len(c.tokens)
 	switch {
@@ -330,7 +334,7 @@ func (c *choice) draftTokens(at, n int) []int32 {
 	return c.pass[:n]
 }
 
-// leaveDrafter frees what c holds of the draft model.
+// leaveDrafter frees c's sequence of the draft model.
 func (c *choice) leaveDrafter() {
 	if c.second != nil {
 		c.second.Free()

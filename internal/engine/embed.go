@@ -9,7 +9,7 @@ import (
 // Pooling selects the final hidden states of a prompt that make its embedding.
 type Pooling uint8
 
-// The poolings.
+// The kinds of pooling.
 const (
 	PoolNone  Pooling = iota // no embedding: the prompt is continued
 	PoolFirst                // the first token's
@@ -17,8 +17,7 @@ const (
 	PoolMean                 // the mean over all tokens
 )
 
-// HiddenStates are the results of a pass of a model that can return hidden states:
-// Logits may have this method too.
+// HiddenStates is implemented by the Logits of a model that can return hidden states.
 type HiddenStates interface {
 	// Hidden returns the hidden state of row i. It is valid until the next pass.
 	Hidden(i int) []float32
@@ -35,7 +34,7 @@ func (r *Request) checkEmbed() error {
 	return nil
 }
 
-// hidden is the hidden state that the pooling needs from a chunk of n tokens at position at.
+// hidden returns the hidden state that the pooling needs from a chunk of n tokens at position at.
 func (c *choice) hidden(at, n int) HiddenMode {
 	switch embed := c.stream.request.Embed; {
 	case embed == PoolFirst && at == 0:
@@ -57,7 +56,7 @@ func (c *choice) reuses() bool {
 
 var errNoHidden = errors.New("engine: the model returns no hidden states")
 
-// pool takes the hidden state of row i, and emits the embedding when the prompt has ended.
+// pool takes the hidden state of row i, and emits the embedding at the end of the prompt.
 func (e *Engine) pool(c *choice, i int, logits Logits) error {
 	r := &e.rows[i]
 	if r.Hidden != HiddenNone {

@@ -13,19 +13,19 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Backing is a store that keeps full pages and snapshots of states. Pages and snapshots are offered to
-// it when they are registered, and when they are reused. It copies them in the background, if they are
-// still registered then.
+// A Backing is a store for full pages and snapshots of states. Pages and snapshots are offered to
+// it when they are registered and when they are reused. The cache copies them to it in the
+// background, if they are still registered then.
 type Backing struct {
 	Store Store
-	// Secret stands for everything that keys, values and states depend on besides tokens, scope, salt
-	// and the cache's Layers, DType, PageTokens and States.
+	// Secret identifies everything that keys, values and states depend on, apart from tokens,
+	// scope, salt and the cache's Layers, DType, PageTokens and States.
 	Secret [32]byte
-	// Memory holds two buffers of the size of [Config.BackingBytes] together.
+	// Memory holds two buffers, of [Config.BackingBytes] bytes in total.
 	Memory backend.Memory
 }
 
-// A Store keeps values by their keys; [*kvstore.Store] does. Its methods may take long, but for Offer.
+// A Store stores values by key, such as [*kvstore.Store]. All methods but Offer may take long.
 type Store interface {
 	Offer(key kvstore.Key, depth int, from kvstore.Source)
 	Forget(from kvstore.Source)
@@ -34,31 +34,32 @@ type Store interface {
 	Get(key kvstore.Key, depth int, value []byte) bool
 }
 
-// secretOf returns the secret of a cache's contents: caches share pages only if these are alike.
+// secretOf returns the secret of a cache's contents. Caches share pages only if their secrets are
+// equal.
 func (b *Backing) secretOf(c *Config) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%x %v %v %v %v", b.Secret, c.Layers, c.DType, c.PageTokens, c.States))
 }
 
-// statePart is the part of a key that names a state in place of the page of a group.
+// statePart is the part of a key for a state. Other parts are the group of a page.
 const statePart = int32(-1)
 
-// flushWait is how long Close waits for pages to be written.
+// flushWait is the maximum time that Close waits for pages to be written.
 const flushWait = 10 * time.Second
 
 // backing is the state of a cache's Backing.
 type backing struct {
 	*Backing
-	out, in tensor.Tensor // bytes that the store writes, and that a restoration reads
-	layers  [][]int       // of each group: that of each slot, or -1
+	out, in tensor.Tensor // buffers of bytes that the store writes, and that a restoration reads
+	layers  [][]int       // by group: the layer of each slot, or -1
 
-	// The cache's lock guards what follows.
+	// The cache's lock guards the fields below.
 	closed  bool
-	queue   []*restoration // that wait for their turn
-	reading bool           // the goroutine of restorations runs
+	queue   []*restoration // waiting for their turn
+	reading bool           // the goroutine of restorations is running
 	reader  sync.WaitGroup
 }
 
-// BackingBytes is the memory of the buffers of a Backing.
+// BackingBytes returns the size of the buffers of a Backing.
 func (c Config) BackingBytes() int64 {
 	return 2 * max(c.PageBytes(), c.StateBytes())
 }
@@ -79,8 +80,8 @@ func (c *Cache) newBacking() error {
 	return nil
 }
 
-// closeBacking waits for a while until what was offered is written, and for a page that is being read, and
-// frees the buffers.
+// closeBacking waits, for a limited time, until offered pages are written, and for a page that is
+// being read. It then frees the buffers.
 func (c *Cache) closeBacking() {
 	b := c.backing
 	if b == nil {
@@ -88,7 +89,7 @@ func (c *Cache) closeBacking() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), flushWait)
 	defer cancel()
-	_ = b.Store.Flush(ctx) // else the pages are computed again
+	_ = b.Store.Flush(ctx) // pages that are not written are computed again
 	c.mu.Lock()
 	b.closed = true
 	c.mu.Unlock()
@@ -102,15 +103,15 @@ func (c *Cache) closeBacking() {
 	c.backing = nil
 }
 
-// offer offers a page of a group, or a state, that is registered to the store. depth is the number of
-// the page in its sequence.
+// offer offers a registered page of a group, or a state, to the store. depth is the index of the
+// page in its sequence.
 func (c *Cache) offer(at *content, part int32, depth int) {
 	if c.backing != nil {
 		c.backing.Store.Offer(kvstore.Key{ID: *at, Part: part}, depth, c)
 	}
 }
 
-// Value implements [kvstore.Source]. It copies while no other goroutine changes the cache.
+// Value implements [kvstore.Source]. It holds the cache's lock while it copies.
 func (c *Cache) Value(key kvstore.Key) ([]byte, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +134,7 @@ func (c *Cache) Value(key kvstore.Key) ([]byte, bool) {
 	return data, c.copyPart(key.Part, index, data, false) == nil
 }
 
-// partBytes is the size of a page, or of a state.
+// partBytes returns the size of a page or of a state.
 func (c *Cache) partBytes(part int32) int {
 	if part == statePart {
 		return int(c.config.StateBytes())
@@ -141,8 +142,9 @@ func (c *Cache) partBytes(part int32) int {
 	return int(c.PageBytes())
 }
 
-// copyPart copies a page of a group, or a state, to data, or from data with in. Memory of devices is copied by their
-// memories, which any goroutine may ask for it; no operation of a backend is called, which may be computing.
+// copyPart copies a page of a group, or a state, to data, or from data if in is set. Device
+// memory is copied by its backend.Memory, which is safe for concurrent use. copyPart calls no
+// operation of a backend, because the backend may be computing.
 func (c *Cache) copyPart(part, index int32, data []byte, in bool) error {
 	one := func(memory backend.Memory, all tensor.Tensor) error {
 		t := all.Index(int(index))
@@ -169,7 +171,7 @@ func (c *Cache) copyPart(part, index int32, data []byte, in bool) error {
 		return nil
 	}
 	for slot, layer := range c.backing.layers[part] {
-		if layer < 0 { // the group has no layer there
+		if layer < 0 { // the group has no layer in this slot
 			n := c.slotBytes(slot)
 			if !in {
 				clear(data[:n])
@@ -191,7 +193,7 @@ func (c *Cache) copyPart(part, index int32, data []byte, in bool) error {
 	return nil
 }
 
-// slotBytes is the size of a slot in a page.
+// slotBytes returns the size of a slot in a page.
 func (c *Cache) slotBytes(slot int) int64 {
 	config := c.config
 	config.Layers = c.layout.slots[slot : slot+1]

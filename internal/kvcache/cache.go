@@ -16,21 +16,22 @@ import (
 // DefaultPageTokens is the page size used if [Config.PageTokens] is zero.
 const DefaultPageTokens = 16
 
-// ErrFull is returned if no page is free and none can be evicted. The failed call takes no pages;
-// the caller waits for another sequence or preempts one.
+// ErrFull is returned if no page is free and none can be evicted. The failed call takes no pages.
+// The caller waits for another sequence or preempts one.
 var ErrFull = errors.New("kvcache: no page is free")
 
 // A LayerShape is the size of one token in one layer's cache, in elements.
 type LayerShape struct {
 	KWidth int // number of key heads times their dimension
-	// VWidth is the number of value heads times their dimension. It is 0 if values are the leading
-	// elements of the keys and take no memory of their own. If they are and VWidth is not 0, it is the
-	// width of a second vector of the token, such as the key of a sparse attention's indexer.
+	// VWidth is the number of value heads times their dimension. It is 0 if the values are the
+	// leading elements of the keys and take no memory of their own. If they are and VWidth is not
+	// 0, it is the width of a second vector per token, such as the key of an indexer for sparse
+	// attention.
 	VWidth int
-	// Heads is the number of key heads, equal to that of value heads; 0 means 1. It matters for
-	// block formats, which store each head in blocks of its own.
+	// Heads is the number of key heads, which equals that of value heads; 0 means 1. Block
+	// formats need it, because they store each head in blocks of its own.
 	Heads int
-	// Window is the number of tokens that a token attends to, itself included; 0 means all.
+	// Window is the number of tokens that a token attends to, including itself; 0 means all.
 	Window int
 }
 
@@ -42,23 +43,25 @@ type Config struct {
 	DType      meta.DType
 	PageTokens int // tokens per page; 0 means DefaultPageTokens
 	Pages      int // total number of pages, at least 1
-	// Start is the number of pages that may hold anything at first; 0 means all. Resize changes it.
-	// A sequence that is alone may always take so many.
+	// Start is the number of pages that are usable at first; 0 means all. Resize changes the
+	// number. A single sequence may always take that many.
 	Start int
-	// States is, for each layer that has a state instead of keys and values, the number of float32
-	// of the state of one sequence. StateSlots is the most states that there may be at a time; a
-	// sequence in use has up to three.
+	// States is, for each layer that has a state instead of keys and values, the number of
+	// float32 values in the state of one sequence. StateSlots is the maximum number of states at
+	// a time; a sequence in use has up to three.
 	States     []int
 	StateSlots int
-	// Backing keeps full pages and snapshots of states beyond the life of the cache; nil keeps none.
+	// Backing stores full pages and snapshots of states beyond the life of the cache; nil stores
+	// none.
 	Backing *Backing
-	// LayerMemory and StateMemory return the memory of a layer's keys and values, and of a layer's
-	// states, by their index in Layers and States. If they are nil, all are in the memory given to New. With a Backing, any
-	// goroutine copies memory that is not the host's while operations run.
+	// LayerMemory and StateMemory return the memory of a layer's keys and values, and of a
+	// layer's states, by index in Layers and States. If they are nil, all are in the memory given
+	// to New. With a Backing, device memory must allow copies from any goroutine while operations
+	// run.
 	LayerMemory, StateMemory func(i int) backend.Memory
 }
 
-// BytesPerToken is the memory of one token over all layers, ignoring windows.
+// BytesPerToken returns the memory of one token over all layers, ignoring windows.
 func (c Config) BytesPerToken() int64 {
 	var n int64
 	for _, l := range c.Layers {
@@ -67,8 +70,8 @@ func (c Config) BytesPerToken() int64 {
 	return n
 }
 
-// TokensBytes is the memory of n tokens of one sequence over all layers, with windowed layers
-// limited to their window, and of its states. It does not round up to whole pages.
+// TokensBytes returns the memory of n tokens of one sequence over all layers, with windowed
+// layers limited to their window, and of its states. It does not round up to whole pages.
 func (c Config) TokensBytes(n int) int64 {
 	var total int64
 	for _, l := range c.Layers {
@@ -81,19 +84,19 @@ func (c Config) TokensBytes(n int) int64 {
 	return total + heldStates*c.StateBytes()
 }
 
-// row is the number of stored elements of a token's keys or values.
+// row returns the number of stored elements of a token's keys or values.
 func (c Config) row(l LayerShape, width int) int {
 	heads := max(l.Heads, 1)
 	return backend.KVRow(c.DType, heads, width/heads)
 }
 
-// PageBytes is the size of a page, including all layers that share it.
+// PageBytes returns the size of a page, including all layers that share it.
 func (c Config) PageBytes() int64 {
 	c.Layers = c.layout().slots
 	return c.pageBytes()
 }
 
-// pageBytes is the size of a page whose slots are the layers.
+// pageBytes returns the size of a page whose slots are the given layers.
 func (c Config) pageBytes() int64 {
 	if len(c.Layers) == 0 && len(c.States) > 0 {
 		return leastPage
@@ -111,7 +114,7 @@ func (c Config) pageTokens() int {
 	return c.PageTokens
 }
 
-// start is Start, or all pages.
+// start returns Start, or the number of all pages if Start is 0.
 func (c Config) start() int {
 	if c.Start == 0 {
 		return c.Pages
@@ -119,7 +122,7 @@ func (c Config) start() int {
 	return c.Start
 }
 
-// Holds reports whether a cache may have dtype: those that attention reads.
+// Holds reports whether a cache can have this dtype: those that attention supports.
 func Holds(dtype meta.DType) bool {
 	switch dtype {
 	case meta.Float32, meta.BFloat16, meta.Float16, meta.Int8:
@@ -153,7 +156,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// Stats reports how full a cache is and how many prompt tokens were reused.
+// Stats holds counts of pages and of reused prompt tokens.
 type Stats struct {
 	Pages  int // total number of pages
 	Used   int // pages held by sequences
@@ -178,11 +181,11 @@ type Cache struct {
 	slots  []slotMemory
 	layers []Layer
 
-	mu       sync.Mutex // guards what follows, which Resize changes from another goroutine
+	mu       sync.Mutex // guards the fields below, which Resize changes from another goroutine
 	pages    []page
 	free     list    // pages without references; the first is taken next
 	unused   int     // their number
-	withheld []int32 // free pages that Resize has taken away
+	withheld []int32 // free pages that Resize has made unusable
 	stats    Stats
 
 	secret  [32]byte // hashed first, so that clients cannot construct prompts that collide
@@ -191,24 +194,24 @@ type Cache struct {
 	buckets []int32  // first page of each chain of the table, none if empty
 	pool    []*Sequence
 
-	payment     int             // pages that pay for a state
+	payment     int             // number of pages that count for one state
 	stateMemory []tensor.Tensor // of each layer with a state: [states, elements]
 	states      []state
-	freeStates  []stateID // that nothing uses; the last is taken next
+	freeStates  []stateID // unused; the last is taken next
 	snapshots   map[content]stateID
 
 	backing *backing // nil without Config.Backing
 }
 
-// A slotMemory is one slot of all pages in one memory. Layers that share a slot and are on different
-// devices have one each.
+// A slotMemory is the memory of one slot of all pages on one device. Layers that share a slot and
+// are on different devices have one each.
 type slotMemory struct {
 	backend.KV
 	slot   int
 	memory backend.Memory
 }
 
-// page links are page numbers, so lists allocate nothing.
+// A page's links are page numbers, so that lists do not allocate.
 type page struct {
 	refs       int32
 	prev, next int32 // in the list of free pages
@@ -217,13 +220,13 @@ type page struct {
 	group      int32
 	registered bool
 	content    content
-	state      stateID // the snapshot that the page pays for
+	state      stateID // the snapshot for which the page counts
 }
 
 const none = int32(-1)
 
-// New allocates a cache in memory. The memory is not touched until pages are written. Close frees
-// it.
+// New allocates a cache in memory. Pages are not touched before they are written. Close frees the
+// memory.
 func New(memory backend.Memory, config Config) (*Cache, error) {
 	if err := config.check(); err != nil {
 		return nil, err
@@ -247,7 +250,7 @@ func New(memory backend.Memory, config Config) (*Cache, error) {
 	for i := range config.start() {
 		c.pushBack(int32(i))
 	}
-	for i := config.Pages - 1; i >= config.start(); i-- { // the last is usable first
+	for i := config.Pages - 1; i >= config.start(); i-- { // the last one becomes usable first
 		c.withheld = append(c.withheld, int32(i))
 	}
 	for i, at := range c.layout.places {
@@ -272,7 +275,8 @@ func New(memory backend.Memory, config Config) (*Cache, error) {
 	return c, nil
 }
 
-// slotOf returns a slot in the memory of a layer. It allocates the slot for the first layer that uses it.
+// slotOf returns a slot in the memory of a layer. The first layer that uses the slot allocates
+// it.
 func (c *Cache) slotOf(layer, slot int) (backend.KV, error) {
 	m := slotMemory{slot: slot, memory: c.memoryOfLayer(layer)}
 	for _, s := range c.slots {
@@ -314,7 +318,8 @@ func (c *Cache) memoryOfState(i int) backend.Memory {
 	return c.config.StateMemory(i)
 }
 
-// tensors returns the memory of c.slots[i]: the keys and, if stored separately, the values.
+// tensors returns the memory of c.slots[i]: the keys and, if stored separately, the values, and
+// their number.
 func (c *Cache) tensors(i int) ([2]tensor.Tensor, int) {
 	kv := c.slots[i]
 	if c.layout.slots[kv.slot].VWidth == 0 {
@@ -343,7 +348,7 @@ func (c *Cache) Close() {
 // Config returns the configuration with defaults filled in.
 func (c *Cache) Config() Config { return c.config }
 
-// PageBytes is the size of a page, as [Config.PageBytes], but takes nothing from the Go heap.
+// PageBytes is [Config.PageBytes] without allocations on the Go heap.
 func (c *Cache) PageBytes() int64 {
 	config := c.config
 	config.Layers = c.layout.slots
@@ -356,7 +361,7 @@ func (c *Cache) Layers() []Layer { return c.layers }
 // Groups returns the number of page tables per sequence.
 func (c *Cache) Groups() int { return len(c.layout.windows) }
 
-// Available returns the number of pages that Reserve can still take, cached pages included.
+// Available returns the number of pages that Reserve can still take, including cached pages.
 func (c *Cache) Available() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

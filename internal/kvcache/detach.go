@@ -1,8 +1,8 @@
 package kvcache
 
-// Detach replaces the pages that other sequences use too by copies, so that computing the sequence again from its first
-// token takes no further page. It returns ErrFull with the number of pages that are missing, and changes nothing, if too few
-// are free.
+// Detach replaces the pages that other sequences also use by copies, so that recomputing the
+// sequence from its first token takes no further page. If too few pages are free, it changes
+// nothing and returns ErrFull with the number of missing pages.
 func (s *Sequence) Detach() (missing int, err error) {
 	c := s.cache
 	c.mu.Lock()
@@ -24,7 +24,7 @@ func (s *Sequence) Detach() (missing int, err error) {
 	return 0, nil
 }
 
-// sharedPages returns the number of pages that other sequences use too.
+// sharedPages returns the number of pages that other sequences also use.
 func (s *Sequence) sharedPages() (n int) {
 	for _, t := range s.tables {
 		for _, p := range t.pages[t.held:] {

@@ -5,13 +5,13 @@ import (
 	"sort"
 )
 
-// maxGroups bounds the number of page tables per sequence.
+// maxGroups is the maximum number of page tables per sequence.
 const maxGroups = 8
 
 // A layout assigns layers to groups that share pages, and to slots within a page.
 type layout struct {
 	windows []int        // per group; 0 means unlimited
-	places  []place      // per layer
+	places  []place      // by layer
 	slots   []LayerShape // per slot of a page
 }
 
@@ -19,7 +19,7 @@ type layout struct {
 type place struct{ group, slot int }
 
 // layout divides the layers into groups of about equal size, each with a single window, so that a
-// page serves any group. Layers of different widths cannot share pages this way; they form one
+// page serves any group. Layers of different widths cannot share pages this way. They form one
 // group, which keeps the tokens of the widest window.
 func (c Config) layout() layout {
 	windows := c.windows()
@@ -60,7 +60,7 @@ func (c Config) uniform() bool {
 	return true
 }
 
-// divide splits the layers of each window into groups of one size.
+// divide splits the layers of each window into groups of equal size.
 func (c Config) divide(windows []int) layout {
 	count := make([]int, len(windows))
 	for _, l := range c.Layers {
@@ -87,8 +87,9 @@ func (c Config) divide(windows []int) layout {
 	return l
 }
 
-// groupSize returns the group size that leaves the smallest share of a page empty, and the largest
-// such size. Groups without a window weigh more because their pages grow with the sequence.
+// groupSize returns the group size that leaves the smallest share of a page empty, and of several
+// such sizes the largest. Groups without a window weigh more because their pages grow with the
+// sequence.
 func groupSize(windows, count []int) int {
 	const all = 8
 	best, least := 0, 0
@@ -135,7 +136,7 @@ func (c Config) SequenceBytes(n, pass int) int64 {
 }
 
 // SharedPages returns the maximum number of pages that n tokens hold at once, for any division of
-// them among the given number of sequences. For states it counts on sequences of at least
+// them among the given number of sequences. For states it assumes sequences of at least
 // tokensPerState tokens.
 func (c Config) SharedPages(n, sequences, pass int) int {
 	pages := 0
@@ -157,8 +158,8 @@ func (c Config) SharedTokens(pages, sequences, pass, most int) int {
 	return largest(most, func(n int) bool { return c.SharedPages(n, sequences, pass) <= pages })
 }
 
-// largest returns the largest number up to most that fits. If a number fits, so must all smaller
-// ones.
+// largest returns the largest number up to most that fits. If a number fits, all smaller ones
+// must fit too.
 func largest(most int, fits func(int) bool) int {
 	return sort.Search(max(most, 0), func(n int) bool { return !fits(n + 1) })
 }

@@ -45,8 +45,8 @@ func (c *Cache) unlink(p int32) {
 	c.unused--
 }
 
-// take returns the page that has been free longest and discards its contents. The caller has
-// checked that one is free.
+// take returns the page that has been free longest and discards its contents. A page must be
+// free.
 func (c *Cache) take() int32 {
 	p := c.free.first
 	c.hold(p)
@@ -66,7 +66,7 @@ func (c *Cache) hold(p int32) {
 }
 
 // drop removes a reference from a page. A free page goes to the end of the free list if its
-// contents can be reused, else to the front.
+// contents can be reused, otherwise to the front.
 func (c *Cache) drop(p int32) {
 	if c.pages[p].refs--; c.pages[p].refs > 0 {
 		return
@@ -79,12 +79,13 @@ func (c *Cache) drop(p int32) {
 	c.pushBack(p)
 }
 
-// content identifies the tokens of a full page, all tokens before it, the scope and the salt. The hash is
-// collision-resistant, so a page can be found whether or not the pages before it are still cached.
+// content identifies the tokens of a full page, all tokens before it, the scope and the salt. The
+// hash is collision-resistant, so a page can be found whether or not the pages before it are
+// still cached.
 type content [sha256.Size]byte
 
-// contentOf returns the content of a page of tokens that follows a page of content before, in the
-// scope of s.
+// contentOf returns the content of a page of tokens that follows the page before, in the scope of
+// s.
 func (s *Sequence) contentOf(before *content, tokens []int32) content {
 	b := append(s.cache.text[:0], s.cache.secret[:]...)
 	b = binary.LittleEndian.AppendUint64(b, s.scope)
@@ -122,8 +123,8 @@ func (c *Cache) register(p int32, group int, at *content) {
 	have.chain, *head = *head, p
 }
 
-// unregister makes p a page that cannot be found: neither what it holds, nor the snapshot that it pays
-// for.
+// unregister removes p, and the snapshot for which it counts, from the contents that can be
+// reused.
 func (c *Cache) unregister(p int32) {
 	have := &c.pages[p]
 	if have.state != 0 {

@@ -6,16 +6,16 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// A discarder is memory whose parts can be returned to the system while they are not used.
+// A discarder is memory that can return unused parts to the operating system.
 type discarder interface {
 	// Discard leaves the elements of t undefined until they are written.
 	Discard(t tensor.Tensor)
 }
 
-// Resize sets the number of pages that may hold anything to n, at most Config.Pages, and returns how
-// many may now. Beyond n it discards free pages, those that a prompt could reuse last, and returns
-// their memory to the system. Pages that sequences hold stay: call it again when they are freed. Any
-// goroutine may call it while another one uses the cache.
+// Resize sets the number of usable pages to n, at most Config.Pages, and returns the number that
+// are usable now. To shrink, it discards free pages, those with reusable contents last, and
+// returns their memory to the operating system. Pages that sequences hold stay: call it again
+// when they are freed. Any goroutine may call it while another one uses the cache.
 func (c *Cache) Resize(n int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,8 +32,8 @@ func (c *Cache) Resize(n int) int {
 	return c.usable()
 }
 
-// PageMemory returns how many pages may hold anything, and how many sequences hold. Any goroutine may
-// call it.
+// PageMemory returns how many pages are usable, and how many of them sequences hold. It is safe
+// for concurrent use.
 func (c *Cache) PageMemory() (usable, used int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,14 +42,14 @@ func (c *Cache) PageMemory() (usable, used int) {
 
 func (c *Cache) usable() int { return len(c.pages) - len(c.withheld) }
 
-// A shrinker is memory whose parts can be backed by small pages.
+// A shrinker is memory that can back parts by small pages.
 type shrinker interface {
-	// SmallPages backs t, which was not used yet, by pages of the smallest size.
+	// SmallPages backs t, which must not have been used yet, by pages of the smallest size.
 	SmallPages(t tensor.Tensor)
 }
 
-// smallPages backs the pages that are not usable at first by small pages: the one beside the usable
-// ones would else bring up to 2 MiB into memory, for each layer.
+// smallPages backs the pages that are not usable at first by small pages. Otherwise the one next
+// to the usable pages would bring up to 2 MiB into memory for each layer.
 func (c *Cache) smallPages() {
 	if len(c.withheld) == 0 {
 		return
@@ -79,7 +79,8 @@ func (c *Cache) takeAway() int32 {
 	return p
 }
 
-// restore makes n withheld pages usable again. It does nothing and reports false if there are fewer.
+// restore makes n withheld pages usable again. If there are fewer, it does nothing and returns
+// false.
 func (c *Cache) restore(n int) bool {
 	if n > len(c.withheld) {
 		return false
@@ -101,8 +102,8 @@ func (s *Sequence) alone() bool {
 	return own >= s.cache.used()
 }
 
-// discard returns the memory of the withheld pages, neighbours together: memory comes in larger pages
-// than those of the cache.
+// discard returns the memory of the withheld pages, adjacent pages together, because memory has
+// larger pages than the cache.
 func (c *Cache) discard() {
 	slices.Sort(c.withheld)
 	for i := 0; i < len(c.withheld); {

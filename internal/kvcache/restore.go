@@ -4,23 +4,23 @@ import (
 	"github.com/heftai/heft/internal/kvstore"
 )
 
-// A restoration reads the pages of a prompt from the backing, in a goroutine of the cache. Restorations
-// take turns, a page each, so that a short one does not wait for a long one.
+// A restoration reads the pages of a prompt from the backing, in a goroutine of the cache.
+// Restorations alternate page by page, so that a short one does not wait for a long one.
 type restoration struct {
 	contents []content // of the prompt's full pages
-	search   search    // for how many of them memory or the backing has
+	search   search    // how many of them are in memory or in the backing
 	searched bool
-	page     int // the next to read is this one of the group
+	page     int // index of the group's next page to read
 	group    int
-	ready    func()        // nil, or called when all is read
+	ready    func()        // called when everything is read; may be nil
 	done     chan struct{} // closed when nothing more is read
 
-	// The cache's lock guards what follows.
+	// The cache's lock guards the fields below.
 	held     held
 	canceled bool
 }
 
-// held is what a restoration holds until the sequence has it.
+// held is what a restoration holds until the sequence takes it.
 type held struct {
 	pages  []int32
 	states []stateID
@@ -36,11 +36,11 @@ func (h *held) release(c *Cache) {
 	*h = held{}
 }
 
-// Restore begins to read those pages of tokens from the backing that are not in memory, for a call of Reuse
-// with the same tokens. It returns false if there is no such page, or not enough free pages for tokens, if a
-// pass appends at most pass of them. Reuse then finds pages in memory only. Else the goroutine of the cache
-// calls ready when all is read, so that Reuse need not wait. Free cancels the reading. The sequence must be
-// empty.
+// Restore starts to read those pages of tokens from the backing that are not in memory. It
+// returns false if there is no such page, or if too few pages are free for tokens, if a pass
+// appends at most pass tokens; Reuse then finds only pages in memory. Otherwise the cache's
+// goroutine calls ready when everything is read, so that Reuse does not wait. Free cancels the
+// reads. The sequence must be empty.
 func (s *Sequence) Restore(tokens []int32, pass int, ready func()) bool {
 	c := s.cache
 	if c.backing == nil {
@@ -61,7 +61,7 @@ func (s *Sequence) Restore(tokens []int32, pass int, ready func()) bool {
 	return s.restoring != nil
 }
 
-// inUse counts those of the first n pages that Reuse would attach and that other sequences hold.
+// inUse returns how many of the first n pages Reuse would attach that other sequences hold.
 func (s *Sequence) inUse(n int) (count int) {
 	c, size := s.cache, s.cache.config.PageTokens
 	for g, window := range c.layout.windows {
@@ -78,8 +78,8 @@ func (s *Sequence) inUse(n int) (count int) {
 	return count
 }
 
-// restore begins a restoration of tokens, unless all their pages, near of them, are in memory. The cache is
-// locked, and match has found near.
+// restore starts a restoration of tokens, unless all their pages are in memory. match has found
+// near of them in memory. The caller holds the cache's lock.
 func (s *Sequence) restore(tokens []int32, near int, ready func()) {
 	c, size := s.cache, s.cache.config.PageTokens
 	full := (len(tokens) - 1) / size
@@ -107,8 +107,9 @@ func (s *Sequence) restore(tokens []int32, near int, ready func()) {
 	}
 }
 
-// awaitRestored waits until the restoration of s has ended, and returns it for the caller to release what it
-// holds; nil if there is none. The cache is locked, but not meanwhile.
+// awaitRestored waits until the restoration of s has ended and returns it, so that the caller can
+// release what it holds. It returns nil if there is none. The caller holds the cache's lock,
+// which awaitRestored unlocks while it waits.
 func (s *Sequence) awaitRestored() *restoration {
 	r, c := s.restoring, s.cache
 	if r != nil {
@@ -126,7 +127,7 @@ func (r *restoration) release(c *Cache) {
 	}
 }
 
-// cancelRestore ends the restoration of s without waiting for a page that is being read.
+// cancelRestore cancels the restoration of s without waiting for a page that is being read.
 func (s *Sequence) cancelRestore() {
 	if r := s.restoring; r != nil {
 		r.canceled = true
@@ -135,8 +136,8 @@ func (s *Sequence) cancelRestore() {
 	}
 }
 
-// takeTurn reads a page of the first restoration of the queue. It returns false if there is none, or if the
-// cache is being closed.
+// takeTurn reads a page of the first restoration in the queue. It returns false if there is none,
+// or if the cache is being closed.
 func (c *Cache) takeTurn(b *backing) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,8 +164,9 @@ func (c *Cache) takeTurn(b *backing) bool {
 	return true
 }
 
-// advance looks for a page or reads one. It returns false when all is read, or nothing more can be. The
-// cache is locked, but not while the backing is asked.
+// advance looks up a page or reads one. It returns false when everything is read, or nothing more
+// can be read. The caller holds the cache's lock, which advance unlocks while it asks the
+// backing.
 func (c *Cache) advance(r *restoration) bool {
 	if !r.searched {
 		more := r.search.next(c, &r.contents[r.search.looked], c.known)
@@ -191,8 +193,8 @@ func (c *Cache) advance(r *restoration) bool {
 	return false
 }
 
-// readPage reads the page that is next of a restoration and registers it. It returns false if no page is
-// free, the backing does not have it any more, or the restoration was canceled.
+// readPage reads the next page of a restoration and registers it. It returns false if no page is
+// free, if the backing no longer has it, or if the restoration was cancelled.
 func (c *Cache) readPage(r *restoration, at *content) bool {
 	if c.unused == 0 {
 		return false
@@ -211,7 +213,7 @@ func (c *Cache) readPage(r *restoration, at *content) bool {
 	return true
 }
 
-// readState does so with a state, which may also be in memory.
+// readState is readPage for a state, which may also be in memory.
 func (c *Cache) readState(r *restoration, at *content, depth int) {
 	id, found := c.snapshots[*at]
 	if found {
@@ -231,7 +233,7 @@ func (c *Cache) readState(r *restoration, at *content, depth int) {
 	r.held.states = append(r.held.states, id)
 }
 
-// fill reads a page or a state that nothing else uses. It unlocks the cache meanwhile.
+// fill reads a page or a state that nothing else uses. It unlocks the cache while it reads.
 func (c *Cache) fill(part, index int32, at *content, depth int) bool {
 	b, key := c.backing, kvstore.Key{ID: *at, Part: part}
 	data := b.in.Data[:c.partBytes(part)]
@@ -240,7 +242,7 @@ func (c *Cache) fill(part, index int32, at *content, depth int) bool {
 	return b.Store.Get(key, depth, data) && c.copyPart(part, index, data, true) == nil
 }
 
-// known is a has of the cache and the backing. It unlocks the cache while it asks the backing.
+// known is a has for the cache and the backing. It unlocks the cache while it asks the backing.
 func (c *Cache) known(part int32, at *content) bool {
 	if c.inMemory(part, at) {
 		return true
@@ -251,8 +253,8 @@ func (c *Cache) known(part int32, at *content) bool {
 	return store.Has(kvstore.Key{ID: *at, Part: part}, length)
 }
 
-// Stored returns how many leading tokens Reuse finds if pages are free for those that it reads from the
-// backing, or 0 if it reads none. It waits for the backing.
+// Stored returns how many leading tokens Reuse finds, if pages are free for those that it reads
+// from the backing. It returns 0 if Reuse reads none. It waits for the backing.
 func (s *Sequence) Stored(tokens []int32) int {
 	c := s.cache
 	if c.backing == nil {

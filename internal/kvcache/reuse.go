@@ -1,11 +1,11 @@
 package kvcache
 
 // Reuse attaches the cached full pages of the longest matching prefix of tokens and returns the
-// number of tokens found. They count as committed. A model with states matches up to a snapshot only.
-// The last token is never reused, because its logits are needed. Windowed layers attach only the pages
-// that new tokens attend to; earlier pages need not be cached. Pages of the backing are read first, if
-// pages are free for them; after Restore, only if Restore has begun to read them. The sequence must be
-// empty, and stays empty if no page matches.
+// number of tokens found. They count as committed. A model with states only matches up to a
+// snapshot. The last token is never reused, because its logits are needed. Windowed layers attach
+// only the pages that new tokens attend to; earlier pages need not be cached. Reuse first reads
+// pages of the backing, if pages are free for them; after Restore, only if Restore has started to
+// read them. The sequence must be empty, and stays empty if no page matches.
 func (s *Sequence) Reuse(tokens []int32) int {
 	c := s.cache
 	c.mu.Lock()
@@ -50,10 +50,10 @@ func (s *Sequence) empty() bool {
 	return len(s.tokens) == 0 && len(s.tables[0].pages) == 0 && !s.sealed
 }
 
-// has reports whether what a content says is known: the page of a group, or for statePart a state.
+// has reports whether a content is known: the page of a group, or a state if part is statePart.
 type has func(part int32, at *content) bool
 
-// inMemory is a has of the cache alone.
+// inMemory is a has for the cache only.
 func (c *Cache) inMemory(part int32, at *content) bool {
 	if part == statePart {
 		return c.hasState(at)
@@ -61,8 +61,8 @@ func (c *Cache) inMemory(part int32, at *content) bool {
 	return c.find(int(part), at) != none
 }
 
-// match returns the largest number of leading pages of tokens for which every group has what the next
-// token attends to. It stores the contents of these pages in s.
+// match returns the largest number of leading pages of tokens for which every group has what the
+// next token attends to. It stores the contents of these pages in s.
 func (s *Sequence) match(tokens []int32, has has) int {
 	c, size := s.cache, s.cache.config.PageTokens
 	c.runs = append(c.runs[:0], make([]int, len(s.tables))...)
@@ -81,12 +81,12 @@ func (s *Sequence) match(tokens []int32, has has) int {
 // A search finds the largest number of leading pages for which every group has what the next token attends
 // to.
 type search struct {
-	runs   []int // pages of each group that were found without a gap, up to the last
-	looked int   // pages
-	best   int   // the number
+	runs   []int // by group: pages that were found without a gap, up to the last
+	looked int   // number of pages looked up
+	best   int   // the result so far
 }
 
-// next looks for the page of content at. It returns false if no larger number can match.
+// next looks up the page of content at. It returns false if no larger number can match.
 func (f *search) next(c *Cache, at *content, has has) bool {
 	f.looked++
 	size, whole := c.config.PageTokens, true

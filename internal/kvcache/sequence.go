@@ -2,7 +2,7 @@ package kvcache
 
 import "fmt"
 
-// A Sequence is the tokens and pages of one request, with one page table per group of layers.
+// A Sequence holds the tokens and pages of one request, with one page table per group of layers.
 // Tokens are appended first and committed once their keys and values are valid.
 type Sequence struct {
 	cache     *Cache
@@ -15,14 +15,14 @@ type Sequence struct {
 	sealed    bool
 
 	asked     bool         // Restore was called
-	restoring *restoration // nil: no page is being read
+	restoring *restoration // nil if no page is being read
 
 	// The states of layers that have one; see state.go.
 	current, next stateID // valid after the committed tokens; written by the next pass
-	copy          stateID // written by the next pass after copied tokens
+	copy          stateID // written by the next pass after a part of its tokens, as a copy
 	copied        int
-	earlier       int  // next still has the state after so many tokens, those before the last pass; 0: it has none
-	generated     bool // the pass at hand has no tokens of a prompt
+	earlier       int  // number of tokens whose state next still has, those before the last pass; 0: none
+	generated     bool // the current pass has no prompt tokens
 	mark          bool // the last snapshot within the generated tokens is marked
 	marked        content
 	markedAt      int // its page
@@ -31,15 +31,15 @@ type Sequence struct {
 // A table is the page table of one group.
 type table struct {
 	pages []int32 // entries before held are 0
-	held  int     // number of leading pages freed because no future token attends to them
+	held  int     // number of leading pages that were freed because no future token attends to them
 }
 
-// firstTokens is the initial capacity of a sequence's tables. Below it, generating a token
-// allocates nothing.
+// firstTokens is the initial capacity of a sequence's tables. Below it, generating a token does
+// not allocate.
 const firstTokens = 4096
 
-// NewSequence returns an empty sequence. Only sequences with equal scopes share pages: the scope
-// stands for everything besides the tokens that keys depend on, such as an adapter.
+// NewSequence returns an empty sequence. Only sequences with equal scopes share pages. The scope
+// identifies everything besides the tokens that keys depend on, such as an adapter.
 func (c *Cache) NewSequence(scope uint64) *Sequence {
 	var s *Sequence
 	if n := len(c.pool); n > 0 {
@@ -56,12 +56,12 @@ func (c *Cache) NewSequence(scope uint64) *Sequence {
 	return s
 }
 
-// Salt also limits whom the sequence shares pages with to sequences of equal salt. It stands for what
-// 64 bits are too few for, such as the hash of an adapter or of a client's secret. The sequence must be
-// empty. Without it the salt is zero.
+// Salt restricts the sharing of pages to sequences with equal salt. It identifies what does not
+// fit into 64 bits, such as the hash of an adapter or of a client's secret. The default is zero.
+// The sequence must be empty.
 func (s *Sequence) Salt(salt [32]byte) { s.salt = salt }
 
-// Len returns the number of tokens appended.
+// Len returns the number of appended tokens.
 func (s *Sequence) Len() int { return len(s.tokens) }
 
 // Committed returns the number of tokens whose keys and values are valid.
@@ -69,15 +69,15 @@ func (s *Sequence) Committed() int { return s.committed }
 
 // Pages returns the sequence's pages in a group, including reserved ones. Entries of pages that
 // have left the group's window are 0 and do not belong to the sequence. The slice is valid until
-// the next Reserve, Commit or Truncate, and the caller must not modify it.
+// the next Reserve, Commit or Truncate. The caller must not modify it.
 func (s *Sequence) Pages(group int) []int32 { return s.tables[group].pages }
 
 // Reserve takes the pages that n more tokens need, if a pass appends at most pass tokens before
-// each commit. Windowed layers take pages for at most their window plus pass tokens, because Commit
-// frees pages in between. If there are not enough pages, Reserve takes none and returns [ErrFull].
-// If the next token falls into a page that is shared or registered, Reserve copies that page first
-// and leaves the original unchanged. A sequence that holds all pages in use may take those that
-// Resize has taken away.
+// each commit. Windowed layers take pages for at most their window plus pass tokens, because
+// Commit frees pages in between. If there are not enough pages, Reserve takes none and returns
+// [ErrFull]. If the next token falls into a page that is shared or registered, Reserve copies
+// that page first and leaves the original unchanged. A sequence that holds all pages in use may
+// take pages that Resize has made unusable.
 func (s *Sequence) Reserve(n, pass int) error {
 	c := s.cache
 	c.mu.Lock()
@@ -105,7 +105,7 @@ func (s *Sequence) Reserve(n, pass int) error {
 	return nil
 }
 
-// Missing returns the number of pages that Reserve lacks, 0 if it would succeed.
+// Missing returns the number of pages that Reserve lacks, or 0 if it would succeed.
 func (s *Sequence) Missing(n, pass int) int {
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()
@@ -169,7 +169,8 @@ func (s *Sequence) copyPage(group, i int) error {
 	return nil
 }
 
-// Append adds the next tokens and returns how many fit in the reserved pages. It drops the others.
+// Append adds the next tokens and returns how many fit in the reserved pages. It drops the
+// others.
 func (s *Sequence) Append(tokens ...int32) int {
 	room := len(tokens)
 	for g := range s.tables {
@@ -180,9 +181,9 @@ func (s *Sequence) Append(tokens ...int32) int {
 	return room
 }
 
-// Slots writes to dst the slots of tokens from, from+1, …: where the backend stores their keys and
-// values in the layers of a group. The tokens must be appended or reserved, and their pages not yet
-// freed.
+// Slots writes the slots of tokens from, from+1, … to dst: where the backend stores their keys
+// and values in the layers of a group. The tokens must be appended or reserved, and their pages
+// not yet freed.
 func (s *Sequence) Slots(group int, dst []int32, from int) {
 	size, pages := s.cache.config.PageTokens, s.tables[group].pages
 	for i := range dst {
@@ -242,9 +243,10 @@ func (s *Sequence) giveBack(group, i int) {
 func (s *Sequence) Seal() { s.sealed = true }
 
 // Truncate removes the tokens from n on, frees the pages that only they needed, and returns the
-// number of tokens left. That number is n, or less for a model with states: the beginning of the last
-// pass if n lies within that, or the end of a snapshot; or 0 if windowed layers have already freed pages that the
-// next token attends to. After a failed pass, Truncate(Committed()) undoes the step.
+// number of tokens left. That is n, or 0 if windowed layers have already freed pages that the
+// next token attends to. For a model with states it may also be less than n: the beginning of the
+// last pass if n lies within that pass, or the end of a snapshot. After a failed pass,
+// Truncate(Committed()) undoes the step.
 func (s *Sequence) Truncate(n int) int {
 	c, size := s.cache, s.cache.config.PageTokens
 	c.mu.Lock()
@@ -271,7 +273,7 @@ func (s *Sequence) Truncate(n int) int {
 }
 
 // Free drops all page references, last page first, so that the beginning of a prompt is evicted
-// last. It cancels what Restore began. The sequence must not be used afterwards.
+// last. It cancels Restore. The sequence must not be used afterwards.
 func (s *Sequence) Free() {
 	s.cache.mu.Lock()
 	defer s.cache.mu.Unlock()

@@ -8,40 +8,40 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Layers of some architectures have a state instead of keys and values: it summarises all tokens
-// so far and has one size for any number of them. A sequence reads one state and writes another,
-// so that a pass that fails changes nothing. A state that was reached at the end of a page can be
-// registered, like that page, under the hash of all tokens before it: a snapshot. Reuse finds a
-// prefix only up to a snapshot.
+// Layers of some architectures have a state instead of keys and values. A state summarises all
+// tokens so far and has one size for any number of them. A sequence reads one state and writes
+// another, so that a failed pass changes nothing. A state at the end of a page can be registered,
+// like that page, under the hash of all tokens before it: a snapshot. Reuse finds a prefix only
+// up to a snapshot.
 //
-// States have memory of their own, but are paid for in pages: a state takes as many pages of the
-// cache, which then hold nothing, as its bytes fill. Limits, growth and eviction therefore know
-// pages only.
+// States have memory of their own but are accounted in pages: a state takes as many pages of the
+// cache, which then hold nothing, as its bytes would fill. Limits, growth and eviction therefore
+// only count pages.
 
 // heldStates is the number of states that a sequence needs: one to read and one to write.
 const heldStates = 2
 
-// tokensPerState is the number of tokens for which SharedPages counts another sequence's states.
+// tokensPerState is the number of tokens per sequence that SharedPages assumes for states.
 const tokensPerState = 1024
 
-// leastPage is the size of a page, in bytes, of a model without keys and values.
+// leastPage is the page size, in bytes, of a model without keys and values.
 const leastPage = 4096
 
-// A stateID is the number of a state, from 1 on; 0 is none.
+// A stateID is the number of a state, from 1 on; 0 means none.
 type stateID int32
 
-// slot is the index of the state's memory, -1 for none.
+// slot returns the index of the state's memory, or -1 for none.
 func (id stateID) slot() int32 { return int32(id) - 1 }
 
 // state is the memory of one state in all layers that have one.
 type state struct {
 	refs       int32   // sequences that read or write it
-	pages      []int32 // that pay for it
+	pages      []int32 // that count for it
 	content    content
 	registered bool
 }
 
-// StateBytes is the size of one state over all layers.
+// StateBytes returns the size of one state over all layers.
 func (c Config) StateBytes() int64 {
 	var n int64
 	for _, elements := range c.States {
@@ -50,7 +50,7 @@ func (c Config) StateBytes() int64 {
 	return n
 }
 
-// statePages is the number of pages that pay for a state.
+// statePages returns the number of pages that count for a state.
 func (c Config) statePages() int {
 	if len(c.States) == 0 {
 		return 0
@@ -59,7 +59,8 @@ func (c Config) statePages() int {
 	return int((c.StateBytes() + page - 1) / page)
 }
 
-// AddressedBytes is the size of the states' memory, of which only what pages have paid for is used.
+// AddressedBytes returns the size of the address range of all states. Only the part for which
+// pages count is used.
 func (c Config) AddressedBytes() int64 { return int64(c.stateSlots()) * c.StateBytes() }
 
 func (c Config) stateSlots() int {
@@ -98,8 +99,8 @@ func (c *Cache) States() []tensor.Tensor { return c.stateMemory }
 
 func (c *Cache) state(id stateID) *state { return &c.states[id.slot()] }
 
-// takeState returns a state of undefined contents with one reference, or 0 if there are not enough
-// free pages.
+// takeState returns a state with undefined contents and one reference, or 0 if too few pages are
+// free.
 func (c *Cache) takeState() stateID {
 	if c.unused < c.payment {
 		return 0
@@ -118,7 +119,8 @@ func (c *Cache) takeState() stateID {
 	return id
 }
 
-// evictState forgets the snapshot without references that has been free longest, if there is one.
+// evictState evicts the snapshot without references that has been free longest, and reports
+// whether there was one.
 func (c *Cache) evictState() bool {
 	for p := c.free.first; p != none; p = c.pages[p].next {
 		if id := c.pages[p].state; id != 0 {
@@ -156,7 +158,7 @@ func (c *Cache) dropState(id stateID) {
 	}
 }
 
-// freeState returns the memory of a state without references to the system.
+// freeState returns the memory of a state without references to the operating system.
 func (c *Cache) freeState(id stateID) {
 	s := c.state(id)
 	s.pages = s.pages[:0]
@@ -168,8 +170,8 @@ func (c *Cache) freeState(id stateID) {
 	}
 }
 
-// registerState makes a state a snapshot of the tokens that end with the page of content at, unless
-// there is one.
+// registerState registers a state as the snapshot of the tokens that end with the page of content
+// at, unless there is one.
 func (c *Cache) registerState(id stateID, at *content) bool {
 	if _, found := c.snapshots[*at]; found {
 		return false
@@ -183,7 +185,7 @@ func (c *Cache) registerState(id stateID, at *content) bool {
 	return true
 }
 
-// forgetState makes a snapshot a mere state. The caller counts page p, which it takes.
+// forgetState unregisters a snapshot. The caller takes page p and counts it.
 func (c *Cache) forgetState(id stateID, p int32) {
 	s := c.state(id)
 	delete(c.snapshots, s.content)
@@ -202,7 +204,7 @@ func (c *Cache) forgetState(id stateID, p int32) {
 // kept reports whether a page without references is worth keeping.
 func (p *page) kept() bool { return p.registered || p.state != 0 }
 
-// lacking is the number of pages that the state which the next pass writes takes.
+// lacking returns the number of pages that the state written by the next pass takes.
 func (s *Sequence) lacking() int {
 	if s.next != 0 {
 		return 0
@@ -220,7 +222,7 @@ func (s *Sequence) reserveState() error {
 	return nil
 }
 
-// statePages is the number of pages that pay for states of s.
+// statePages returns the number of pages that count for states of s.
 func (s *Sequence) statePages() int {
 	n := 0
 	for _, id := range [...]stateID{s.current, s.next, s.copy} {
@@ -231,9 +233,10 @@ func (s *Sequence) statePages() int {
 	return n
 }
 
-// State returns which states the pass of the tokens that are not committed reads and writes. If a
-// page ends within it, and pages are free, it also asks for a copy at the end of the last such page
-// before the last token, which Commit registers. generated says that none of the tokens is of a prompt.
+// State returns the states that the pass of the uncommitted tokens reads and writes. If a page
+// ends within these tokens, and pages are free, it also requests a copy at the end of the last
+// such page before the last token, which Commit registers. generated reports that none of the
+// tokens belongs to a prompt.
 func (s *Sequence) State(generated bool) backend.StateSpan {
 	c, size := s.cache, s.cache.config.PageTokens
 	c.mu.Lock()
@@ -253,8 +256,8 @@ func (s *Sequence) State(generated bool) backend.StateSpan {
 	return span
 }
 
-// commitStates makes what the pass has written the current state, and registers what it may be
-// shared. first is the number of tokens before the pass.
+// commitStates makes the state that the pass has written current, and registers shareable states.
+// first is the number of tokens before the pass.
 func (s *Sequence) commitStates(first int) {
 	c, size := s.cache, s.cache.config.PageTokens
 	if c.payment == 0 || s.committed == first {
@@ -286,8 +289,7 @@ func (s *Sequence) commitStates(first int) {
 	}
 }
 
-// recycle makes a state that was read the one that the next pass writes, unless it is of use to
-// others.
+// recycle lets the next pass write to a state that was read, unless it is useful to others.
 func (s *Sequence) recycle(read stateID) {
 	if st := s.cache.state(read); s.next == 0 && st.refs == 1 && !st.registered {
 		s.next = read
@@ -296,14 +298,14 @@ func (s *Sequence) recycle(read stateID) {
 	s.cache.dropState(read)
 }
 
-// forgetMark forgets the snapshot within the generated tokens that the sequence made before, so that
-// a long answer leaves one and not one a page.
+// forgetMark removes the sequence's earlier snapshot within the generated tokens, so that a long
+// answer keeps one snapshot instead of one per page.
 func (s *Sequence) forgetMark() {
 	c := s.cache
 	if id, found := c.snapshots[s.marked]; s.mark && found && c.state(id).refs == 0 {
 		pages := c.state(id).pages
 		c.forgetState(id, none)
-		for _, p := range pages { // they are taken before pages that hold something
+		for _, p := range pages { // taken before pages with contents
 			c.unlink(p)
 			c.pushFront(p)
 		}
@@ -311,7 +313,7 @@ func (s *Sequence) forgetMark() {
 	s.mark = false
 }
 
-// contentAt returns the content of the page that ends after n tokens, nil if there is none.
+// contentAt returns the content of the page that ends after n tokens, or nil if there is none.
 func (s *Sequence) contentAt(n int) *content {
 	if i := n/s.cache.config.PageTokens - 1; i >= 0 && i < len(s.contents) {
 		return &s.contents[i]
@@ -319,8 +321,8 @@ func (s *Sequence) contentAt(n int) *content {
 	return nil
 }
 
-// rewind returns the largest number of tokens up to n, at most those committed, whose state is known,
-// and makes that state the current one.
+// rewind returns the largest number of committed tokens up to n whose state is known, and makes
+// that state current.
 func (s *Sequence) rewind(n int) int {
 	c := s.cache
 	if c.payment == 0 {
@@ -365,7 +367,8 @@ func (s *Sequence) freeStates() {
 	}
 }
 
-// hasState reports whether the state after the page of content at is known, if there are states.
+// hasState reports whether the state after the page of content at is known. It returns true if
+// there are no states.
 func (c *Cache) hasState(at *content) bool {
 	if c.payment == 0 {
 		return true
