@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// A client is the submitter of requests under one name. Places in the batch go round by client: the one with the
-// fewest running choices is next, then the one that was served longest ago. A client that has waited a turn for its
-// first place gets one of a client that has several.
+// A client is the submitter of requests under one name. Places in the batch are assigned in turn
+// to the client with the fewest running choices, and among equals to the one that was served
+// longest ago. A client that has waited a turn for its first place gets one from a client that
+// has several.
 type client struct {
 	name string
 	open int // choices that have not ended; guarded by engine.mu

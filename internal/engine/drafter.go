@@ -83,8 +83,9 @@ func (d *drafter) noteFirst(c *choice, right bool) {
 // rightOf returns the probability that the first guess for c is right.
 func (d *drafter) rightOf(c *choice) float64 { return d.right[d.informed(c)] }
 
-// ask runs the draft model for choices for which its guesses are more likely to be right than
-// others, if that is worth its time. base is the number of tokens of the pass without guesses.
+// ask runs the draft model for choices for which its guesses are more likely to be right than the
+// ones they have, if that is worth its time. base is the number of tokens of the pass without
+// guesses.
 func (e *Engine) ask(base int) {
 	d := &e.drafter
 	if d.model == nil || !d.loaded() || !e.affords() {

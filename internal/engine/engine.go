@@ -11,24 +11,28 @@ import (
 	"github.com/heftai/heft/internal/sample"
 )
 
-// Options are the limits of an Engine; the zero value of each field is its default.
+// Options are the limits of an Engine. The zero value of each field means its default.
 type Options struct {
-	MaxBatch       int  // choices that run at once; 0 means 16, at most the model's limit
-	MaxBatchTokens int  // tokens of one step, at least MaxBatch; 0 means the model's limit, 2048 if it has none
-	ChunkTokens    int  // prompt tokens of a step in which others decode; 0 means 512, or any number if the model amortises
-	MaxLogitRows   int  // rows of logits of a step, at least MaxBatch; 0 means 64, at most the model's limit
-	MaxQueue       int  // choices that may wait beyond those that run; 0 means 1024, below 0 none
-	OneByOne       bool // compute tokens that a constraint forces one per pass, too; answers are the same
-	// DraftTokens is the most guessed tokens that a pass verifies for each choice. 0 means the number that is measured
-	// to be fastest, and a negative value none. Answers do not depend on it.
+	MaxBatch       int  // maximum number of running choices; 0 means 16, at most the model's limit
+	MaxBatchTokens int  // tokens per step, at least MaxBatch; 0 means the model's limit, or 2048 if it has none
+	ChunkTokens    int  // prompt tokens of a step in which others decode; 0 means 512, or no limit if the model amortises
+	MaxLogitRows   int  // rows of logits per step, at least MaxBatch; 0 means 64, at most the model's limit
+	MaxQueue       int  // choices that may wait in addition to running ones; 0 means 1024, a negative value none
+	OneByOne       bool // also compute tokens forced by a constraint one per pass; answers are the same
+	// DraftTokens is the maximum number of guessed tokens that a pass verifies for each choice. 0
+	// means the number that is measured to be fastest, and a negative value none. Answers do not
+	// depend on it.
 	DraftTokens int
-	// Draft is a smaller or faster model of the same vocabulary that guesses tokens where the text does
-	// not repeat itself; nil means none. The engine's goroutine owns it.
+	// Draft is a smaller or faster model with the same vocabulary for speculative decoding. It
+	// guesses tokens where the text does not repeat itself. nil means none. The engine's
+	// goroutine owns it.
 	Draft Model
-	// DraftNeeds is the speedup that the guesses of Draft must bring, because the model has less memory with Draft and is
-	// that much slower; 0 means none. If the speedup is smaller, and DraftTokens is 0, the engine drops Draft.
+	// DraftNeeds is the minimum speedup that the guesses of Draft must bring. It accounts for the
+	// model having less memory, and being slower, with Draft; 0 means no minimum. If the speedup
+	// is smaller, and DraftTokens is 0, the engine drops Draft.
 	DraftNeeds float64
-	// DraftFailed is called once when the engine drops Draft, with the reason: the error of a pass, or ErrDraftSlow.
+	// DraftFailed is called once when the engine drops Draft, with the reason: the error of a
+	// pass, or ErrDraftSlow.
 	DraftFailed func(error)
 	Observer    Observer
 }
@@ -67,12 +71,12 @@ func orAny(limit int) int {
 	return limit
 }
 
-// Engine runs requests on a model. Its methods may be called from any goroutine.
+// Engine runs requests on a model. It is safe for concurrent use.
 type Engine struct {
 	model     Model
 	options   Options
 	observers observers
-	limit     int // tokens of one choice
+	limit     int // maximum tokens of one choice
 	vocab     int
 
 	ctx    context.Context // ends with Close
@@ -81,10 +85,10 @@ type Engine struct {
 	exited chan struct{}
 
 	mu         sync.Mutex
-	inbox      []*Stream // submitted, not yet received by the goroutine
+	inbox      []*Stream // submitted, but not received by the goroutine yet
 	open       int       // choices of accepted requests that have not ended
 	clients    map[string]*client
-	background int // those of open that are of background requests
+	background int // the part of open that belongs to background requests
 	draining   bool
 	closed     bool
 	live       int // choices of the running pass that a reader waits for
@@ -92,15 +96,15 @@ type Engine struct {
 	cancelStep context.CancelFunc
 	stats      Stats
 	counted    [len(reasons)]int64
-	service    time.Duration // a choice's time in the batch, averaged
+	service    time.Duration // average time of a choice in the batch
 
-	// Below: the goroutine's own.
+	// Used only by the engine's goroutine:
 	fixed    func(draft bool) time.Duration // durations of passes for tests; nil: measured
 	sampler  *sample.Sampler
 	running  []*choice // oldest first
 	waiting  []*choice // oldest first
 	ticket   uint64
-	places   uint64    // given so far
+	places   uint64    // places assigned so far
 	freed    bool      // pages became free since the last admission failed
 	blocked  bool      // an admission failed for lack of pages
 	prompts  []*choice // those of running with more than one token to compute
@@ -111,13 +115,13 @@ type Engine struct {
 	totals   totals
 	drafts   drafts
 	drafter  drafter
-	page     int // tokens of a page, or of a context without pages
+	page     int // tokens per page, or of the context if there are no pages
 	restored chan struct{}
-	lingers  bool          // a prefix has begun to be read since the last pass
-	passed   time.Duration // the time of the last pass
+	lingers  bool          // a prefix has started to be read since the last pass
+	passed   time.Duration // duration of the last pass
 	sharing  bool          // the model shares the memory of adapters
 
-	adapterRoom atomic.Bool // another model may have left some
+	adapterRoom atomic.Bool // another model may have freed some
 }
 
 // variant returns the kernel variant of model, or "" if it is unknown.
@@ -128,7 +132,7 @@ func variant(model Model) string {
 	return ""
 }
 
-// New starts an engine on model. The caller does not use model until Close has returned.
+// New starts an engine on model. The caller must not use model until Close has returned.
 func New(model Model, options Options) *Engine {
 	e := &Engine{model: model, options: options.withDefaults(model.Limits()), vocab: model.Vocab(),
 		clients: map[string]*client{}, wake: make(chan struct{}, 1), restored: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab(), variant(model))}
@@ -156,18 +160,18 @@ func New(model Model, options Options) *Engine {
 	return e
 }
 
-// Limit returns the most tokens that a prompt and its continuation may have together: the
-// model's context, or the capacity of the pages if that is less.
+// Limit returns the maximum number of tokens of a prompt and its continuation: the model's
+// context, or the capacity of the pages if that is less.
 func (e *Engine) Limit() int { return e.limit }
 
-// Places returns how many choices may run and wait together. Submit rejects more.
+// Places returns the maximum number of running and waiting choices. Submit rejects more.
 func (e *Engine) Places() int { return e.options.MaxBatch + e.options.MaxQueue }
 
-// Slots returns how many choices run at once.
+// Slots returns the maximum number of running choices.
 func (e *Engine) Slots() int { return e.options.MaxBatch }
 
-// Submit queues a request. It ends when ctx does. Errors: *RequestError and
-// *ContextError for requests that can never run, *OverloadedError when the queue is full,
+// Submit queues a request. The request ends when ctx does. Submit returns a *RequestError or a
+// *ContextError for a request that can never run, an *OverloadedError if the queue is full,
 // ErrDraining, ErrClosed, or ctx's error.
 func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
@@ -203,7 +207,8 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 
 func (r *Request) choices() int { return max(r.N, 1) }
 
-// overloaded estimates when a slot will be free from how long choices take.
+// overloaded returns an OverloadedError. It estimates when a slot will be free from the average
+// time of a choice.
 func (e *Engine) overloaded() error {
 	waiting := max(e.open-e.options.MaxBatch, 0)
 	wait := e.service * time.Duration(waiting+1) / time.Duration(e.options.MaxBatch)
@@ -211,8 +216,8 @@ func (e *Engine) overloaded() error {
 	return &OverloadedError{waiting, min(max(seconds, 1), 300) * time.Second}
 }
 
-// Shutdown rejects new requests and waits until those accepted have ended and the
-// engine has stopped, or until ctx ends, whose error it returns. Close stops at once.
+// Shutdown rejects new requests and waits until all accepted requests have ended and the engine
+// has stopped. If ctx ends earlier, it returns ctx's error. Close stops at once.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	e.mu.Lock()
 	e.draining = true
@@ -243,7 +248,7 @@ func (e *Engine) wakeUp() {
 	}
 }
 
-// run is the goroutine that owns the state.
+// run is the engine's goroutine, which owns its state.
 func (e *Engine) run() {
 	defer close(e.exited)
 	defer e.cancel()
@@ -305,7 +310,7 @@ func (e *Engine) receive() {
 	clear(e.received)
 }
 
-// number makes c the youngest choice; those of the background stay behind all others.
+// number makes c the youngest choice. Background choices stay after all others.
 func (e *Engine) number(c *choice) {
 	e.ticket++
 	c.ticket = e.ticket
@@ -317,7 +322,7 @@ func (e *Engine) number(c *choice) {
 // behind is added to the tickets of background choices, so that they are younger than all others.
 const behind = 1 << 63
 
-// abort ends everything, when the engine stops.
+// abort ends all requests when the engine stops.
 func (e *Engine) abort() {
 	e.receive()
 	for _, list := range [][]*choice{e.running, e.waiting} {

@@ -4,8 +4,8 @@ import (
 	"slices"
 )
 
-// reap removes choices that have ended, and ends those whose client disconnected, whose text is complete, or that
-// generate nothing.
+// reap removes choices that have ended. It also ends those whose client disconnected, whose text
+// is complete, or that generate nothing.
 func (e *Engine) reap() {
 	e.running = slices.DeleteFunc(e.running, e.reaped)
 	n := len(e.waiting)
@@ -40,8 +40,8 @@ func (e *Engine) complete(c *choice) {
 	e.conclude(c, ev)
 }
 
-// conclude emits c's last event and ends c. It frees c's slot first, so that the next request of a client that
-// sends it at once finds it free.
+// conclude emits c's last event and ends c. It frees c's slot first, so that it is free when the
+// client sends its next request.
 func (e *Engine) conclude(c *choice, ev Event) {
 	e.release(c, ev.Finish)
 	c.stream.emit(ev)
@@ -68,7 +68,7 @@ func (e *Engine) release(c *choice, why Reason) {
 	e.account(c, why)
 }
 
-// free releases c's pages.
+// free frees c's pages.
 func (e *Engine) free(c *choice) {
 	c.seq.Free()
 	c.seq, c.restoring = nil, nil

@@ -2,15 +2,16 @@ package engine
 
 import "slices"
 
-// A joiner is a Model that takes hidden states of another model in addition to tokens: a module for multi-token
-// prediction. As a draft model it follows the model: from the hidden state at a token and from the token behind it,
-// it guesses the next one; and from its own hidden state and that guess, one more.
+// A joiner is a Model that takes hidden states of another model in addition to tokens: a module
+// for multi-token prediction. As a draft model it follows the model. From the hidden state at a
+// token and the next token it guesses the token after that; from its own hidden state and that
+// guess it makes another guess.
 type joiner interface {
-	// Joins is the width of the hidden states; 0: the model takes none.
+	// Joins returns the width of the hidden states, or 0 if the model takes none.
 	Joins() int
 }
 
-// joins returns what m's Joins does, 0 if it has none.
+// joins returns the result of m's Joins, or 0 if m has no such method.
 func joins(m Model) int {
 	if j, ok := m.(joiner); ok {
 		return j.Joins()
@@ -18,22 +19,25 @@ func joins(m Model) int {
 	return 0
 }
 
-// MaxStates is the most hidden states of a choice that are kept for the next run of a draft model that joins.
+// MaxStates is the maximum number of hidden states of a choice that are kept for the next run of
+// a draft model that joins.
 const MaxStates = 2 * (MaxDraftTokens + 1)
 
-// following is what a choice keeps for a draft model that joins. second has the tokens that the draft model has read, each
-// with the state before it: what the cache had of the prompt, and those from where the states are known without a gap.
+// following is what a choice keeps for a draft model that joins. second holds the tokens that the
+// draft model has computed, each with the preceding state: the cached part of the prompt, and the
+// tokens from which on all states are known.
 type following struct {
-	reading bool      // the draft model reads all tokens of the choice from here on
-	refused bool      // that was not worth the time once
-	states  []float32 // the model's, that the draft model has not had
-	end     int       // tokens of the choice up to the last state
+	reading bool      // the draft model computes all further tokens of the choice
+	refused bool      // that was once not worth the time
+	states  []float32 // the model's states that the draft model has not had
+	end     int       // number of the choice's tokens up to the last state
 	kept    int       // tokens of second that came with the model's states
 	carried []float32 // the draft model's state at the last guess
 }
 
-// follow asks for the hidden states of a row of c, if the draft model joins and the pass has room for them: of generated
-// tokens, of tokens whose logits are wanted, and of those that the draft model should read.
+// follow requests the hidden states of a row of c if the draft model joins and the pass has room
+// for them: those of generated tokens, of tokens whose logits are requested, and of those that
+// the draft model should compute.
 func (e *Engine) follow(c *choice, r *Row) {
 	d := &e.drafter
 	n := len(r.Tokens)
@@ -48,8 +52,8 @@ func (e *Engine) follow(c *choice, r *Row) {
 	}
 }
 
-// followed keeps the hidden states of row i of a pass, after which c's sequence had end tokens. States of
-// guesses that were wrong are not kept.
+// followed stores the hidden states of row i of a pass, after which c's sequence had end tokens.
+// It drops states of wrong guesses.
 func (e *Engine) followed(c *choice, i, end int, logits Logits) {
 	d := &e.drafter
 	if d.width == 0 || c.ended || c.seq == nil || e.rows[i].Hidden == HiddenNone {
@@ -77,7 +81,7 @@ func (e *Engine) followed(c *choice, i, end int, logits Logits) {
 		d.toRead(c, first, v)
 		return
 	}
-	if over := len(c.states) + len(v) - MaxStates*d.width; over > 0 { // the draft model did not run for a long time
+	if over := len(c.states) + len(v) - MaxStates*d.width; over > 0 { // the draft model has not run for a long time
 		c.leaveDrafter()
 		old := min(over, len(c.states))
 		c.states, v = slices.Delete(c.states, 0, old), v[over-old:]
@@ -85,12 +89,14 @@ func (e *Engine) followed(c *choice, i, end int, logits Logits) {
 	c.states = append(slices.Grow(c.states, MaxStates*d.width-len(c.states)), v...)
 }
 
-// stated reports whether the hidden state before the last of c's tokens is new to the draft model.
+// stated reports whether the hidden state before the last of c's tokens is new to the draft
+// model.
 func (d *drafter) stated(c *choice) bool {
 	return len(c.states) > 0 && c.end == c.seq.Len() && c.end+1 == len(c.tokens)
 }
 
-// joined is the row of a pass of a draft model that joins: the tokens behind new states, or the last guess.
+// joined returns the row of a pass of a draft model that joins: the tokens after new states, or
+// the last guess.
 func (d *drafter) joined(c *choice) Row {
 	r := Row{Sequence: c.second, PromptLen: 1, Logits: LogitsLast, Hidden: HiddenLast}
 	if n := len(c.states) / d.width; n > 0 {
@@ -101,7 +107,7 @@ func (d *drafter) joined(c *choice) Row {
 	return r
 }
 
-// carry keeps the draft model's hidden state at the guess that row i of its pass has made.
+// carry stores the draft model's hidden state at the guess made by row i of its pass.
 func (d *drafter) carry(c *choice, i int, logits Logits) error {
 	if d.width == 0 {
 		return nil
@@ -117,7 +123,7 @@ func (d *drafter) carry(c *choice, i int, logits Logits) error {
 	return nil
 }
 
-// rewind takes guesses out of the sequence of the draft model.
+// rewind removes guesses from the sequence of the draft model.
 func (d *drafter) rewind(c *choice) {
 	known := len(c.tokens)
 	if d.width > 0 {
@@ -127,6 +133,6 @@ func (d *drafter) rewind(c *choice) {
 		return
 	}
 	if n := c.second.(rewinder).Truncate(known); n < known && d.width > 0 {
-		c.leaveDrafter() // its states are gone
+		c.leaveDrafter() // its states are lost
 	}
 }

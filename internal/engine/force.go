@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// maxForced is how many tokens of a choice may wait for their pass because a constraint left no other
-// ones.
+// maxForced is the maximum number of tokens of a choice that wait for their pass because a
+// constraint allowed no others.
 const maxForced = 32
 
-// forces reports whether the only id of a mask is what the sampler would choose.
+// forces reports whether the sampler would choose the only id of a mask.
 func (r *Request) forces() bool {
 	p := &r.Params
 	return len(p.Allow)+len(p.Suppress)+len(p.BadWords)+len(p.Bias) == 0 && p.NoRepeatNGram == 0
 }
 
-// force appends tokens to c while its constraint allows one id alone. They pass through the model
-// together, in the role of generated tokens, and are emitted at once, or once their log-probabilities
+// force appends tokens to c while its constraint allows a single id. They are computed in one
+// pass, in the role of generated tokens, and are emitted at once, or once their log-probabilities
 // are known.
 func (e *Engine) force(c *choice, now time.Time) error {
 	s := c.stream
@@ -61,7 +61,7 @@ func (e *Engine) force(c *choice, now time.Time) error {
 	return nil
 }
 
-// onlyID returns the id of a mask that has one.
+// onlyID returns the id of a mask that has exactly one.
 func onlyID(mask []uint64) (id int32, ok bool) {
 	for i, w := range mask {
 		if w == 0 {
@@ -75,8 +75,8 @@ func onlyID(mask []uint64) (id int32, ok bool) {
 	return id, ok
 }
 
-// scoreForced emits forced tokens with their log-probabilities, from the logits of the tokens from at
-// on.
+// scoreForced emits forced tokens with their log-probabilities, from the logits of the tokens
+// from at on.
 func (e *Engine) scoreForced(c *choice, at int, values []float32) error {
 	r := &c.stream.request
 	for ; len(values) > 0 && c.unscored > 0; values, at = values[e.vocab:], at+1 {
@@ -97,8 +97,8 @@ func (e *Engine) scoreForced(c *choice, at int, values []float32) error {
 	return nil
 }
 
-// together is how many of the next n tokens of c may pass at once with the bits of one by one. It is
-// fewer than n, but at least 1, if the memory for keys and values has no room.
+// together returns how many of the next n tokens of c may be computed in one pass with the same
+// bits as one by one. It is at least 1, and less than n if the KV cache has no room.
 func (e *Engine) together(c *choice, n int) int {
 	if s, ok := c.seq.(interface{ Together(n int) int }); ok {
 		n = s.Together(max(n, 1))

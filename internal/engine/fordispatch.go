@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// ForDispatch adapts m. Only the engine runs m from then on.
+// ForDispatch returns m as a Model. From then on only the engine may run m.
 func ForDispatch(m *dispatch.Model) Model { return &dispatched{Model: m} }
 
 // dispatched converts between dispatch's types and the engine's.
@@ -15,13 +15,14 @@ type dispatched struct {
 	batch dispatch.Batch
 }
 
-// Limits are the model's. It returns logits of as many rows as sequences, at least.
+// Limits returns the model's limits. The model returns logits of at least as many rows as
+// sequences.
 func (d *dispatched) Limits() Limits {
 	l := d.BatchLimits()
 	return Limits{Tokens: l.Tokens, Sequences: l.Sequences, LogitRows: l.Sequences, States: l.States, Amortise: l.Amortise}
 }
 
-// Ready reports that no weights are being read ahead.
+// Ready reports whether no weights are being read ahead.
 func (d *dispatched) Ready() bool { return !d.Model.Status().Loading.Active() }
 
 func (d *dispatched) KV() KV {

@@ -7,45 +7,46 @@ import (
 	"github.com/heftai/heft/internal/draft"
 )
 
-// MaxDraftTokens is the most guessed tokens that a pass verifies for a choice.
+// MaxDraftTokens is the maximum number of guessed tokens that a pass verifies for a choice.
 const MaxDraftTokens = draft.MaxTokens
 
 // A guesser is what a choice keeps of guesses: tokens that may come next, which a pass verifies.
 type guesser struct {
-	lookup   *draft.Lookup // of the choice's tokens; nil until it is needed
-	predict  *draft.Lookup // of the request's prediction; nil until it is needed
-	second   Sequence      // in the draft model; nil until it is needed. It never has other tokens than the choice
+	lookup   *draft.Lookup // of the choice's tokens; nil until first used
+	predict  *draft.Lookup // of the request's prediction; nil until first used
+	second   Sequence      // in the draft model; nil until first used; its tokens are always those of the choice
 	odds     draft.Odds
 	guess    []int32 // what may follow the known tokens
 	classes  []draft.Class
-	chances  []float64 // that each of guess is right
-	next     float64   // the chance that guess and one more are right
-	reach    int       // how many tokens guess may have
-	drafted  bool      // guess is the draft model's
-	foretold bool      // guess is the prediction's
-	taken    int       // how many of guess this pass verifies
-	pass     []int32   // the tokens of a pass that verifies
+	chances  []float64 // probability that each of guess is right
+	next     float64   // probability that guess and one more are right
+	reach    int       // maximum length of guess
+	drafted  bool      // guess comes from the draft model
+	foretold bool      // guess comes from the prediction
+	taken    int       // number of guesses that this pass verifies
+	pass     []int32   // the tokens of a pass that verifies guesses
 	following
 }
 
-// drafts is what the engine keeps of guesses.
+// drafts holds the engine's state of guesses.
 type drafts struct {
 	costs    draft.Costs
 	odds     draft.Odds // of all choices
 	offers   []draft.Offer
 	offering []*choice // one for each offer
 	unused   []*draft.Lookup
-	lookups  int // made so far
+	lookups  int // created so far
 }
 
 // A rewinder is a Sequence that can forget its last tokens.
 type rewinder interface {
-	// Truncate forgets the tokens from n on. It returns how many are left, which may be fewer.
+	// Truncate removes the tokens from n on. It returns the number of tokens left, which may be
+	// less than n.
 	Truncate(n int) int
 }
 
-// mayGuess reports whether tokens that are guessed may follow those that the pass computes of c: all of
-// them, all generated, with no forced token among them whose log-probability is wanted.
+// mayGuess reports whether guesses may follow the tokens of c in the pass: the pass computes all
+// of them, all are generated, and none is a forced token whose log-probability is requested.
 func (e *Engine) mayGuess(c *choice) bool {
 	if c.seq == nil || c.chunk == 0 || c.chunk != c.pending() || c.seq.Len() < c.prompt || c.unscored > 0 {
 		return false
@@ -54,8 +55,9 @@ func (e *Engine) mayGuess(c *choice) bool {
 	return ok && !(c.constraint != nil && c.stream.request.LogProbs) // see force
 }
 
-// guess adds guesses to the chunks of choices whose pass has tokens of theirs alone: base in all, with
-// room for so many rows of logits more. It returns how many guesses that are.
+// guess adds guesses to the chunks of choices whose pass has only such tokens. base is the number
+// of tokens of the pass; there is room for logitRows more rows of logits. It returns the number
+// of guesses.
 func (e *Engine) guess(base, logitRows int) (sum int) {
 	d := &e.drafts
 	d.offers, d.offering = d.offers[:0], d.offering[:0]
@@ -67,7 +69,7 @@ func (e *Engine) guess(base, logitRows int) (sum int) {
 		if !e.mayGuess(c) || logitRows < c.chunk {
 			continue
 		}
-		logitRows -= c.chunk - 1 // all rows of a pass that verifies have logits
+		logitRows -= c.chunk - 1 // all rows of a pass that verifies guesses have logits
 		e.look(c)
 		d.offering = append(d.offering, c)
 	}
@@ -96,7 +98,7 @@ func (e *Engine) guess(base, logitRows int) (sum int) {
 	return sum
 }
 
-// look guesses for c from its own tokens.
+// look makes guesses for c from its own tokens.
 func (e *Engine) look(c *choice) {
 	most := min(draft.MaxTokens, c.max-len(c.tokens)-1, e.page)
 	if s, ok := c.seq.(interface{ Together(n int) int }); ok && most > 0 {
@@ -130,8 +132,8 @@ func (e *Engine) look(c *choice) {
 	}
 }
 
-// foresee finds where the prediction of c's request goes on, and how many tokens agree there; 0 if there
-// is none.
+// foresee returns the position at which the prediction of c's request continues its text, and how
+// many tokens match there, or 0.
 func (e *Engine) foresee(c *choice) (at, match int) {
 	prediction := c.stream.request.Prediction
 	if len(prediction) == 0 {
@@ -146,23 +148,23 @@ func (e *Engine) foresee(c *choice) (at, match int) {
 	return c.predict.Find(prediction, c.tokens)
 }
 
-// classify notes the class of the next of c's guesses, and returns its chance.
+// classify records the class of c's next guess, and returns its probability.
 func (e *Engine) classify(c *choice, k draft.Class) float64 {
 	chance := c.odds.Of(k, &e.drafts.odds)
 	c.classes, c.chances = append(c.classes, k), append(c.chances, chance)
 	return chance
 }
 
-// noGuess forgets the guesses of a pass.
+// noGuess drops the guesses of a pass.
 func (c *choice) noGuess() {
 	c.guess, c.classes, c.chances, c.taken, c.drafted = c.guess[:0], c.classes[:0], c.chances[:0], 0, false
 	c.foretold = false
 }
 
-// maxLookups bounds the memory for guesses: 8 MiB. Further choices guess nothing from texts.
+// maxLookups bounds the memory for guesses to 8 MiB. Further choices make no guesses from texts.
 const maxLookups = 64
 
-// newLookup returns an empty lookup, nil if there are as many as there may be.
+// newLookup returns an empty lookup, or nil if there are maxLookups already.
 func (e *Engine) newLookup() *draft.Lookup {
 	d := &e.drafts
 	n := len(d.unused)
@@ -178,7 +180,7 @@ func (e *Engine) newLookup() *draft.Lookup {
 	return l
 }
 
-// forget drops what c keeps to guess with, when it leaves its slot.
+// forget drops what c keeps for guessing, when it leaves its slot.
 func (e *Engine) forget(c *choice) {
 	c.noGuess()
 	c.leaveDrafter()
@@ -192,13 +194,13 @@ func (e *Engine) forget(c *choice) {
 	}
 }
 
-// verified are the tokens of a pass that verifies, from at on.
+// verified returns the tokens of a pass that verifies guesses, from at on.
 func (c *choice) verified(at int) []int32 {
 	c.pass = append(append(c.pass[:0], c.tokens[at:]...), c.guess[:c.taken]...)
 	return c.pass
 }
 
-// note records whether the guess at index i, if there is one, is the token that was chosen.
+// note records whether the guess at index i, if there is one, equals the chosen token.
 func (e *Engine) note(c *choice, i int, token int32) {
 	if i < len(c.guess) {
 		right := c.guess[i] == token
@@ -210,8 +212,8 @@ func (e *Engine) note(c *choice, i int, token int32) {
 	}
 }
 
-// verify chooses tokens of c from the logits behind its known tokens and its guesses, as long as the
-// guesses are what is chosen, and forgets the other guesses.
+// verify chooses tokens of c from the logits after its known tokens and its guesses, as long as
+// the guesses equal the chosen tokens. It drops the other guesses.
 func (e *Engine) verify(c *choice, values []float32, now time.Time) error {
 	first, taken, right := len(c.tokens), c.taken, 0
 	values = values[len(values)-(taken+1)*e.vocab:]

@@ -6,30 +6,30 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// ErrKVFull is what Sequence.Reserve returns when no page is free.
+// ErrKVFull is returned by Sequence.Reserve if no page is free.
 var ErrKVFull = dispatch.ErrKVFull
 
-// ErrAdaptersFull is what Adapting returns when sequences use the memory for adapters.
+// ErrAdaptersFull is returned by Adapting if sequences use the memory for adapters.
 var ErrAdaptersFull = dispatch.ErrAdaptersFull
 
 // A WeightError says that weights of the model cannot be read, and why.
 type WeightError = dispatch.WeightError
 
-// Model is a model that an engine can run. All methods are called from the engine's goroutine;
-// Vocab, Context, Limits and KV also before it starts.
+// Model is a model that an engine can run. All methods are called from the engine's goroutine.
+// Vocab, Context, Limits and KV may also be called before it starts.
 type Model interface {
-	// Vocab is the width of a row of logits; ids are below it.
+	// Vocab returns the number of logits per row. Ids are below it.
 	Vocab() int
-	// Context is the most tokens a sequence may have.
+	// Context returns the maximum number of tokens in a sequence.
 	Context() int
 	// Limits are the most tokens, sequences and rows of logits of one pass; 0 means any.
 	Limits() Limits
-	// NewSequence makes an empty sequence for a prompt of so many tokens: rotary
-	// frequencies may depend on it.
+	// NewSequence returns an empty sequence for a prompt of the given length, on which rotary
+	// frequencies may depend.
 	NewSequence(promptLen int) Sequence
-	// Forward appends each row's tokens to its sequence. Its result is valid until the next
-	// call. After an error the engine only frees the sequences of the rows. Forward returns
-	// early when ctx ends.
+	// Forward appends each row's tokens to its sequence. Its result is valid until the next call.
+	// After an error the engine only frees the sequences of the rows. Forward returns early when
+	// ctx ends.
 	Forward(ctx context.Context, rows []Row) (Logits, error)
 	// KV returns the state of the KV cache.
 	KV() KV
@@ -39,34 +39,36 @@ type Model interface {
 type Limits struct {
 	Tokens, Sequences, LogitRows int
 	States                       int // hidden states
-	// Amortise says that a pass takes about as long for many tokens as for one, because it reads
-	// weights from the disk.
+	// Amortise reports that a pass takes about as long for many tokens as for one, because it
+	// reads weights from the disk.
 	Amortise bool
 }
 
-// Sequence is one choice's state in the model: the tokens computed, in pages. It may have a method
-// Together(n int) int: how many of the next n tokens may pass in one row with the bits of one by one.
+// Sequence is the state of one choice in the model: the tokens computed, in pages. It may have a
+// method Together(n int) int that returns how many of the next n tokens may be computed in one
+// row with the same bits as one by one.
 type Sequence interface {
-	// Len is the number of tokens that need not be computed again.
+	// Len returns the number of tokens that need not be computed again.
 	Len() int
 	// Reserve takes pages for n tokens beyond Len, or returns ErrKVFull and takes none.
 	Reserve(n int) error
-	// Reuse attaches pages that hold the beginning of the prompt and returns how many
-	// tokens they save, always fewer than there are. It is called first, if at all.
+	// Reuse attaches pages that hold the beginning of the prompt and returns the number of tokens
+	// that they save, which is always less than len(prompt). If it is called, it is called first.
 	Reuse(prompt []int32) int
-	// Free releases the pages. The sequence is not used afterwards.
+	// Free releases the pages. The sequence must not be used afterwards.
 	Free()
 }
 
 // A restorer is a Sequence whose Reuse would wait for a store of prefixes.
 type restorer interface {
-	// Restore begins to read what the store has of the prompt and memory has not. It returns false if there
-	// is nothing to wait for. Else it calls ready, from another goroutine, when Reuse will not wait. Until
-	// then the engine calls Free at most, which cancels the reading.
+	// Restore starts to read the part of the prompt that the store has and memory has not. It
+	// returns false if there is nothing to wait for. Otherwise it calls ready, from another
+	// goroutine, when Reuse will not wait. Until then the engine may only call Free, which
+	// cancels the reads.
 	Restore(prompt []int32, ready func()) bool
 }
 
-// LogitsMode says which logits of a row are wanted.
+// LogitsMode says which logits of a row are requested.
 type LogitsMode = dispatch.LogitsMode
 
 // The modes.
@@ -76,7 +78,7 @@ const (
 	LogitsAll  = dispatch.LogitsAll
 )
 
-// HiddenMode says which hidden state of a row, after the final norm, is wanted.
+// HiddenMode says which hidden state of a row, after the final norm, is requested.
 type HiddenMode = dispatch.HiddenMode
 
 // The modes.
@@ -95,12 +97,12 @@ type Row struct {
 	PromptLen int     // length of the request's whole prompt
 	Logits    LogitsMode
 	Hidden    HiddenMode
-	Sum       []float32 // of the chunks before, for HiddenSum; nil in the first
+	Sum       []float32 // of the preceding chunks, for HiddenSum; nil in the first chunk
 	Before    []float32 // see [dispatch.BatchRow]
 	Guessed   bool      // Tokens is the last guess of a draft model that joins, and Before the state that it returned
 }
 
-// Logits are the results of a forward pass.
+// Logits holds the results of a forward pass.
 type Logits interface {
 	// Row is the logits of row i: count rows of Vocab values, one after the other.
 	Row(i int) (count int, values []float32)
@@ -108,12 +110,12 @@ type Logits interface {
 
 // KV is the state of the KV cache.
 type KV struct {
-	PageTokens int // tokens in a page
-	Pages      int // in all
+	PageTokens int // tokens per page
+	Pages      int // total
 	Used       int // held by sequences
 	Cached     int // not in use, with contents that a prompt may reuse
 	Queries    int64
 	Hits       int64 // tokens that were looked up, and tokens that were found
-	// Capacity is the most tokens that one sequence can have; 0 means those of all pages.
+	// Capacity is the maximum number of tokens in one sequence; 0 means those of all pages.
 	Capacity int
 }

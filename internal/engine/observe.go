@@ -9,38 +9,38 @@ import (
 // Observer receives events for histograms. It is called from the engine's goroutine between passes
 // and must not block.
 type Observer interface {
-	// Queued is called once a choice, with its time from Submit to a slot.
+	// Queued is called once per choice, with its time from Submit to a slot.
 	Queued(time.Duration)
-	// FirstToken is called once a choice, with its time from Submit.
+	// FirstToken is called once per choice, with its time from Submit.
 	FirstToken(time.Duration)
-	// NextToken is called for every further token, with the time since the one before.
+	// NextToken is called for every further token, with the time since the previous token.
 	NextToken(time.Duration)
 	// Step is called after every pass.
 	Step(StepStats)
-	// Finished is called once a choice.
+	// Finished is called once per choice.
 	Finished(ChoiceStats)
 }
 
 // StepStats describes one pass.
 type StepStats struct {
 	Rows            int
-	PromptTokens    int // computed, recomputed ones included
-	GeneratedTokens int // chosen from its logits
+	PromptTokens    int // computed, including recomputed ones
+	GeneratedTokens int // chosen from the logits of the pass
 	Duration        time.Duration
 }
 
-// ChoiceStats describes a choice that has ended. Times are 0 if it did not get there.
+// ChoiceStats describes a choice that has ended. The time of a stage that it did not reach is 0.
 type ChoiceStats struct {
 	Reason    Reason
 	Prompt    int // tokens
 	Cached    int // tokens of the prompt whose cached keys and values were reused
 	Generated int
-	MaxTokens int           // the most that it could generate
+	MaxTokens int           // maximum number of generated tokens
 	Total     time.Duration // since Submit
 	Queue     time.Duration // until it got a slot
 	Prefill   time.Duration // from there to the first token
 	Decode    time.Duration // from there to the last
-	// Of the whole request, in the stats of its last choice; else 0.
+	// For the whole request, in the stats of its last choice; otherwise 0.
 	Choices          int
 	LongestGenerated int // tokens of its longest choice
 }
@@ -50,15 +50,16 @@ type ChoiceStats struct {
 type Stats struct {
 	Running int // choices in the batch
 	Waiting int // choices without a slot
-	// The names of adapters that choices in the batch use, and those without a slot, sorted.
+	// The names of adapters that choices in the batch use, and those of choices without a slot,
+	// sorted.
 	RunningAdapters, WaitingAdapters []string
-	// Since the start. PromptTokens counts computed tokens, recomputed ones included; KV.Hits
-	// counts reused ones.
+	// Totals since the start. PromptTokens counts computed tokens, including recomputed ones.
+	// KV.Hits counts reused ones.
 	PromptTokens    int64
 	GeneratedTokens int64
 	Preemptions     int64
-	// Drafts counts the passes of a choice that verified guessed tokens, DraftTokens these tokens, and
-	// AcceptedTokens those that were right.
+	// Drafts counts the passes of a choice that verified guessed tokens. DraftTokens counts these
+	// tokens, and AcceptedTokens those that were right.
 	Drafts, DraftTokens, AcceptedTokens int64
 	Finished                            map[Reason]int64
 	KV                                  KV
@@ -88,8 +89,8 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// announce publishes the state before a pass, which may take minutes, if choices have come or gone
-// since it was published.
+// announce publishes the state before a pass, which may take minutes, if choices have come or
+// gone since it was last published.
 func (e *Engine) announce() {
 	e.mu.Lock()
 	same := e.stats.Running == len(e.running) && e.stats.Waiting == len(e.waiting)
@@ -112,7 +113,7 @@ func (e *Engine) publish(kv KV) {
 	e.counted = t.finished
 }
 
-// account notes that c has ended.
+// account records that c has ended.
 func (e *Engine) account(c *choice, why Reason) {
 	now := time.Now()
 	st := ChoiceStats{Reason: why, Prompt: c.prompt, Generated: c.generated(),
@@ -148,7 +149,7 @@ func (e *Engine) account(c *choice, why Reason) {
 	e.observers.Finished(st)
 }
 
-// observers tells each of a list. Observers are added while the engine runs.
+// observers calls each of a list of observers. Observers may be added while the engine runs.
 type observers struct{ list atomic.Pointer[[]Observer] }
 
 // Observe adds an observer. It receives events from now on.

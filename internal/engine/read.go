@@ -13,10 +13,10 @@ import (
 
 // A reader is what the engine keeps to read with. Its states are valid until the model's next pass.
 type reader struct {
-	room     int          // hidden states that the pass being planned may still return
-	reads    []read       // of the last pass
-	perToken draft.Recent // the time to read a token
-	length   float64      // tokens that a choice generates, the recent ones counted more
+	room     int          // hidden states that the planned pass may still return
+	reads    []read       // from the last pass
+	perToken draft.Recent // time per token read
+	length   float64      // average number of tokens that a choice generates
 	refused  int          // choices that were not worth reading
 }
 
@@ -26,24 +26,26 @@ type read struct {
 	c            *choice
 	at           int
 	states, more []float32
-	keep         []float32 // the state that c then has for the draft model's next guess
+	keep         []float32 // the state that c then keeps for the draft model's next guess
 }
 
 const (
-	// firstRead and firstUnread are assumed of first guesses with and without the prompt, before one is known.
+	// firstRead and firstUnread are the initial shares of right first guesses with and without
+	// the prompt.
 	firstRead, firstUnread = 0.8, 0.6
-	// firstLength is assumed of answers before one is known; lengths is how many count, in effect.
+	// firstLength is the initial average length of answers. lengths is the effective number of
+	// lengths in the average.
 	firstLength, lengths = 256, 16
-	// readAgain is the number of choices not worth reading after which one is read, to know how well the draft model
-	// then guesses.
+	// readAgain is the number of choices not worth reading after which one is read, to measure
+	// how well the draft model then guesses.
 	readAgain = 32
 )
 
 // sealing is a Sequence whose pages can be excluded from reuse.
 type sealing interface{ Seal() }
 
-// reads reports whether the draft model should read what a pass computes of c: whether that is wanted of the
-// request, there is room, and better guesses probably save more time than it takes.
+// reads reports whether the draft model should compute what a pass computes of c: the request
+// allows it, there is room, and better guesses probably save more time than it takes.
 func (e *Engine) reads(c *choice) bool {
 	d := &e.drafter
 	if c.reading {
@@ -80,7 +82,8 @@ func (e *Engine) worthReading(n, left int) bool {
 	return !ok || (saved-max(before, 0))*min(float64(left), d.length) > perToken*float64(n)
 }
 
-// fits reports whether n tokens, and what the draft model is still to read of others, leave as many pages free.
+// fits reports whether n tokens, and those of others that the draft model still has to compute,
+// fit into the free pages.
 func (e *Engine) fits(n int) bool {
 	kv := e.drafter.model.KV()
 	if kv.Pages == 0 {
@@ -96,18 +99,19 @@ func (e *Engine) fits(n int) bool {
 	return 2*n <= (kv.Pages-kv.Used)*kv.PageTokens
 }
 
-// noteLength notes how many tokens a choice has generated.
+// noteLength records how many tokens a choice has generated.
 func (d *drafter) noteLength(n int) {
 	if n > 0 {
 		d.length += (float64(n) - d.length) / lengths
 	}
 }
 
-// begin gives c a sequence of the draft model for the state at token start and those behind it. It has what the
-// cache has of the prompt before them. If that is not all, its pages are not for other choices.
+// begin creates a sequence of the draft model for c, for the state at token start and those after
+// it. It reuses the cached part of the prompt before them. If that is not all of it, other
+// choices cannot reuse the sequence's pages.
 func (d *drafter) begin(c *choice, start int) bool {
 	r := &c.stream.request
-	seq, ok := d.sequence(c, fmt.Sprintf("%d %q %s", c.tokens[0], r.Adapter, r.Salt)) // the states depend on more than its tokens
+	seq, ok := d.sequence(c, fmt.Sprintf("%d %q %s", c.tokens[0], r.Adapter, r.Salt)) // the states depend on more than the choice's tokens
 	if !ok {
 		return false
 	}
@@ -122,7 +126,8 @@ func (d *drafter) begin(c *choice, start int) bool {
 	return true
 }
 
-// informed is 1 if the draft model has most of c's tokens, or is about to get them, else 0.
+// informed returns 1 if the draft model has most of c's tokens, or is about to get them,
+// otherwise 0.
 func (d *drafter) informed(c *choice) int {
 	if d.width == 0 || c.second == nil && len(c.states) == 0 {
 		return 0
@@ -137,7 +142,7 @@ func (d *drafter) informed(c *choice) int {
 	return 1
 }
 
-// toRead queues the states v, of which the first is at token first, behind those that c has.
+// toRead queues the states v, the first of which is at token first, after those that c has.
 func (d *drafter) toRead(c *choice, first int, v []float32) {
 	r := read{c: c, at: first - len(c.states)/d.width, states: c.states, more: v}
 	if c.end == c.seq.Len() && c.end+1 == len(c.tokens) { // the next guess needs the last state
@@ -147,7 +152,7 @@ func (d *drafter) toRead(c *choice, first int, v []float32) {
 	d.reads = append(d.reads, r)
 }
 
-// read has the draft model compute the tokens behind queued states.
+// read lets the draft model compute the tokens after queued states.
 func (e *Engine) read() {
 	d := &e.drafter
 	for len(d.reads) > 0 {
@@ -176,7 +181,7 @@ func (e *Engine) read() {
 	d.reads = d.reads[:0]
 }
 
-// readOn has the draft model read no more where that is not worth the time, which is now known.
+// readOn stops reading for choices for which it is not worth the time, which is now known.
 func (e *Engine) readOn() {
 	d := &e.drafter
 	for i := range d.reads {
@@ -188,13 +193,14 @@ func (e *Engine) readOn() {
 	d.reads = slices.DeleteFunc(d.reads, d.haveRead)
 }
 
-// stopReading forgets what is still to read of r.
+// stopReading drops what is still to be read of r.
 func (d *drafter) stopReading(r *read) {
 	r.c.leaveDrafter()
 	r.c.reading, r.states, r.more = false, nil, nil
 }
 
-// haveRead reports whether all of r is computed, or cannot be. Its choice then has no more states than the kept one.
+// haveRead reports whether all of r is computed, or cannot be. Its choice then only has the kept
+// state.
 func (d *drafter) haveRead(r read) bool {
 	if len(r.states)+len(r.more) > 0 {
 		return false
@@ -206,7 +212,7 @@ func (d *drafter) haveRead(r read) bool {
 	return true
 }
 
-// planReads sets the rows of a pass and returns its tokens.
+// planReads sets the rows of a pass and returns the number of its tokens.
 func (d *drafter) planReads() int {
 	d.rows = d.rows[:0]
 	limits := d.model.Limits()
@@ -237,10 +243,11 @@ func (d *drafter) planReads() int {
 	return n
 }
 
-// MaxRead is the most tokens of a pass in which a draft model reads.
+// MaxRead is the maximum number of tokens in a pass in which a draft model reads.
 const MaxRead = 512
 
-// takes reports whether the draft model has room for tokens of c behind the state at token at, and takes it.
+// takes reports whether the draft model has room for tokens of c after the state at token at, and
+// reserves it.
 func (d *drafter) takes(c *choice, at int, tokens []int32) bool {
 	if int(slices.Max(tokens)) >= d.vocab || c.second == nil && !d.begin(c, at) {
 		return false

@@ -10,57 +10,60 @@ import (
 )
 
 // Request is a prompt and how to continue it. The engine reads its slices until the request has
-// ended; they must not change meanwhile.
+// ended; they must not change until then.
 type Request struct {
 	Prompt []int32 // at least one id
-	// Params says how tokens are chosen. Params.Stop are the ids that end a choice, the
-	// model's end-of-text ids among them unless they are to be ignored.
+	// Params says how tokens are chosen. Params.Stop are the ids that end a choice, including the
+	// model's end-of-text ids unless these are to be ignored.
 	Params sample.Params
-	// MaxTokens limits each choice. Negative: the rest of the context. 0: nothing is generated,
-	// for use with PromptLogProbs.
+	// MaxTokens limits each choice. A negative value means the rest of the context. With 0
+	// nothing is generated, for use with PromptLogProbs.
 	MaxTokens int
 	N         int    // choices; 0 means 1
 	Seed      uint64 // of the choices' randomness; choice i draws from stream i
 
 	LogProbs       bool // of generated tokens
-	PromptLogProbs bool // of the prompt's tokens; turns prefix reuse off
-	TopLogProbs    int  // number of likeliest ids for each generated token
-	TopPrompt      int  // the same for each token of the prompt
+	PromptLogProbs bool // of the prompt's tokens; disables prefix reuse
+	TopLogProbs    int  // number of most likely ids for each generated token
+	TopPrompt      int  // likewise for each prompt token
 
-	// Constrain makes the constraint of a choice. It is called once for each choice, by Submit.
-	// nil: any id may follow.
+	// Constrain creates the constraint of a choice. Submit calls it once for each choice. nil
+	// means that any id may follow.
 	Constrain func(choice int) Constraint
 
-	// Adapter is the name of an adapter that the tokens go through; "" is the model alone.
+	// Adapter is the name of the adapter for the tokens; "" means none.
 	Adapter string
 
-	// Salt separates cached prefixes: the request shares them only with requests of the same salt.
+	// Salt separates cached prefixes: the request shares them only with requests of the same
+	// salt.
 	Salt string
 
-	// Client is on whose behalf the request comes. Waiting requests of different clients take turns; "" is a client,
-	// too.
+	// Client names the client of the request. Waiting requests of different clients take turns;
+	// "" counts as a client, too.
 	Client string
 
-	// Background marks work that no client waits for, such as a batch. Its choices come after all others:
-	// they take slots, pages and room in a pass that the others leave, and are preempted for them.
+	// Background marks work that no client waits for, such as a batch. Its choices come after all
+	// others: they use slots, pages and room in a pass that the others leave, and are preempted
+	// for them.
 	Background bool
 
-	// Prediction is what the answer is expected to be, about: its tokens are guessed, see
+	// Prediction is the approximate expected answer. Its tokens are used as guesses, see
 	// Options.DraftTokens. The answer does not depend on it.
 	Prediction []int32
 
-	// Embed requests an embedding of the prompt instead of a continuation. MaxTokens is 0
-	// then. The answer is one event.
+	// Embed requests an embedding of the prompt instead of a continuation. MaxTokens must be 0.
+	// The answer is one event.
 	Embed Pooling
 }
 
 // Reason says why a choice ended.
 type Reason string
 
-// The reasons. The last two are seen by metrics only: a Stream returns an error instead.
+// The reasons why a choice ends. The last two are visible only to metrics: a Stream returns an
+// error instead.
 const (
 	FinishStop   Reason = "stop"   // an id of Params.Stop, Stream.Stop, or an embedding
-	FinishLength Reason = "length" // MaxTokens, the context or the memory for keys and values
+	FinishLength Reason = "length" // MaxTokens, the context or the KV cache
 	FinishAbort  Reason = "abort"  // the client disconnected, or the engine was closed
 	FinishError  Reason = "error"  // a forward pass failed
 )
@@ -74,19 +77,20 @@ type Event struct {
 	Token   int32            // NoToken if there is none
 	LogProb float32          // of Token, if requested
 	Top     []sample.LogProb // the most likely ids at its position, if requested
-	// Prompt has an entry for each id of the prompt (the first of them zero: nothing
-	// comes before it). It is in choice 0's first event, which brings no token.
+	// Prompt has an entry for each id of the prompt. The first is zero, because it has no
+	// predecessor. It is in choice 0's first event, which has no token.
 	Prompt []Scored
-	// Embedding is that of a request with Embed, of as many values as the model is wide.
+	// Embedding is the result of a request with Embed. Its length is the model's width.
 	Embedding []float32
-	// Finish is set in a choice's last event. An end by Params.Stop comes with its id.
+	// Finish is set in a choice's last event. If an id of Params.Stop ended the choice, the event
+	// has that id.
 	Finish Reason
 }
 
 // Scored is a token of the prompt with its log-probability.
 type Scored struct {
 	LogProb float32
-	Rank    int32 // 1 for the likeliest token of the vocabulary; see [sample.Rank]
+	Rank    int32 // 1 for the most likely token of the vocabulary; see [sample.Rank]
 	Top     []sample.LogProb
 }
 
@@ -95,13 +99,13 @@ var (
 	ErrDraining = errors.New("engine: shutting down")
 	// ErrClosed is returned by Submit and Stream.Next after Close.
 	ErrClosed = errors.New("engine: closed")
-	// ErrOverloaded is what an OverloadedError wraps.
+	// ErrOverloaded is wrapped by an OverloadedError.
 	ErrOverloaded = errors.New("engine: too many requests are waiting")
 	// ErrStopped is returned by Next after Stream.Close.
 	ErrStopped = errors.New("engine: stream closed by its reader")
 )
 
-// OverloadedError says that the queue is full, and when to retry.
+// OverloadedError reports that the queue is full, and when to retry.
 type OverloadedError struct {
 	Waiting    int
 	RetryAfter time.Duration // estimate, whole seconds
@@ -113,7 +117,7 @@ func (e *OverloadedError) Error() string {
 
 func (e *OverloadedError) Unwrap() error { return ErrOverloaded }
 
-// ContextError says that a prompt leaves no room for a token.
+// ContextError reports that a prompt leaves no room for a token.
 type ContextError struct {
 	Prompt int // tokens
 	Limit  int // tokens of prompt and continuation together
@@ -137,7 +141,7 @@ func badRequest(field, format string, args ...any) error {
 	return &RequestError{field, fmt.Errorf(format, args...)}
 }
 
-// maxChoices bounds N: each choice copies the prompt.
+// maxChoices is the maximum of N, because each choice copies the prompt.
 const maxChoices = 1024
 
 // check rejects a request that a model with vocab ids and limit tokens of context cannot run.
@@ -180,5 +184,5 @@ func (r *Request) check(vocab, limit int) error {
 	return nil
 }
 
-// ends reports whether token is one that ends the text.
+// ends reports whether token ends the text.
 func (r *Request) ends(token int32) bool { return slices.Contains(r.Params.Stop, token) }

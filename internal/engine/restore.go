@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// A choice whose prefix is read from a store has a place, and takes part in no pass until that is done: the
-// others continue. It is preempted as others are, which cancels the reading.
+// A choice whose prefix is read from a store has a place, but is in no pass until the read has
+// ended; the others continue. It can be preempted like others, which cancels the read.
 
-// lingering is the part of the last pass's time, 1/lingering, for which the next one waits for a choice whose
-// prefix is being read: without its prompt in the pass it may wait for long.
+// lingering is the share of the last pass's duration, 1/lingering, for which the next pass waits
+// for a choice whose prefix is being read. Without the wait its prompt may miss the pass and wait
+// for long.
 const lingering = 16
 
-// restore begins to read what a store has of c's prompt. It returns false if there is nothing to wait for.
+// restore starts to read what a store has of c's prompt. It returns false if there is nothing to
+// wait for.
 func (e *Engine) restore(c *choice) bool {
 	s, ok := c.seq.(restorer)
 	if !ok || !c.reuses() {
@@ -36,8 +38,8 @@ func (e *Engine) restore(c *choice) bool {
 	return true
 }
 
-// attach gives c the pages of its prefix, and pages for its other tokens and one more, so that a prompt,
-// once begun, is not in the way of those that decode.
+// attach gives c the pages of its prefix, and pages for its other tokens and one more, so that a
+// prompt, once begun, does not compete with choices that decode.
 func (e *Engine) attach(c *choice) error {
 	c.restoring = nil
 	reused := 0
@@ -57,7 +59,8 @@ func (e *Engine) attach(c *choice) error {
 	return nil
 }
 
-// attachRestored attaches what was read. A choice for which pages are too few now waits again.
+// attachRestored attaches the prefixes that were read. If there are too few pages now, a choice
+// waits again.
 func (e *Engine) attachRestored() {
 	for i := 0; i < len(e.running); i++ {
 		c := e.running[i]
@@ -77,8 +80,8 @@ func (e *Engine) attachRestored() {
 	}
 }
 
-// linger waits a little for choices whose reading has begun since the last pass, if others are to run in
-// the next one.
+// linger waits a little for choices whose reads have started since the last pass, if the next
+// pass has other choices.
 func (e *Engine) linger() {
 	if !e.lingers {
 		return

@@ -34,14 +34,14 @@ func (e *Engine) plan() bool {
 	return len(e.rows) > 0
 }
 
-// A passBudget is what the choices of a pass share.
+// A passBudget is shared by the choices of a pass.
 type passBudget struct {
 	decoding  int // tokens so far of choices that decode
 	logitRows int // rows of logits that are left
 }
 
-// planChoice sets c.chunk, the number of its tokens in the pass, if c decodes. Otherwise it appends c to the prompts,
-// whose chunks share decides, with a bound in c.most.
+// planChoice sets c.chunk, the number of its tokens in the pass, if c decodes. Otherwise it
+// appends c to the prompts, whose chunks share sets, with a bound in c.most.
 func (e *Engine) planChoice(c *choice, b *passBudget) {
 	c.chunk, c.decodes = 0, false
 	c.noGuess()
@@ -75,8 +75,9 @@ func (e *Engine) planChoice(c *choice, b *passBudget) {
 	e.prompts = append(e.prompts, c)
 }
 
-// share divides a budget of tokens among the prompts: half to the oldest, so that none starves, and the rest to those
-// with the fewest tokens left, so that a short prompt does not wait for a long one.
+// share divides a budget of tokens among the prompts: half to the oldest, so that none starves,
+// and the rest to those with the fewest tokens left, so that a short prompt does not wait for a
+// long one.
 func (e *Engine) share(budget int) {
 	if len(e.prompts) > 0 {
 		oldest := e.prompts[0]
@@ -99,7 +100,7 @@ func (e *Engine) share(budget int) {
 	}
 }
 
-// shorter reports whether c's prompt comes before d's in share: prompts of the background come last, and among
+// shorter reports whether c's prompt precedes d's in share. Background prompts come last; among
 // equals the one with fewer tokens left comes first.
 func (c *choice) shorter(d *choice) bool {
 	if a, b := c.stream.request.Background, d.stream.request.Background; a != b {
@@ -108,9 +109,10 @@ func (c *choice) shorter(d *choice) bool {
 	return c.most-c.chunk < d.most-d.chunk
 }
 
-// room reserves pages for n more tokens of c. If there are none, it takes those of choices whose streams are stalled,
-// then those of younger choices. It returns false if c cannot be in this pass, or has ended. A stalled choice that loses
-// its pages stays in the list of running ones, without a sequence, until the plan is made.
+// room reserves pages for n more tokens of c. If there are none, it takes those of choices whose
+// streams are stalled, then those of younger choices. It returns false if c cannot be in this
+// pass, or has ended. A stalled choice that loses its pages stays in the list of running ones,
+// without a sequence, until the plan is complete.
 func (e *Engine) room(c *choice, n int) bool {
 	for {
 		err := c.seq.Reserve(n)

@@ -1,6 +1,6 @@
 package engine
 
-// Vocab is the number of token ids: those of requests are below it.
+// Vocab returns the number of token ids. Ids of requests must be below it.
 func (e *Engine) Vocab() int { return e.vocab }
 
 // Draining reports whether Shutdown or Close was called: new requests are rejected.

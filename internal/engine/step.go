@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/internal/sample"
 )
 
-// forward runs one pass over the planned rows and hands its results to their choices.
+// forward runs one pass over the planned rows and passes the results to their choices.
 func (e *Engine) forward() {
 	begin := time.Now()
 	logits, err := e.model.Forward(e.enter(), e.rows)
@@ -47,7 +47,7 @@ func (e *Engine) forward() {
 	e.read()
 }
 
-// take hands row i of a pass to the choice that it is of.
+// take passes row i of a pass to its choice.
 func (e *Engine) take(c *choice, i int, logits Logits, now time.Time) error {
 	if c.stream.request.Embed != PoolNone {
 		return e.pool(c, i, logits)
@@ -89,7 +89,7 @@ func (e *Engine) leave() {
 	e.mu.Unlock()
 }
 
-// drop notes that no reader waits for c, and aborts the running pass if no reader waits for any
+// drop records that no reader waits for c, and aborts the running pass if no reader waits for any
 // choice in it. The caller holds e.mu.
 func (e *Engine) drop(c *choice) {
 	if c.dropped {
@@ -103,8 +103,8 @@ func (e *Engine) drop(c *choice) {
 	}
 }
 
-// broken ends a request whose pass failed. It is no failure if the pass was aborted because all
-// readers had left.
+// broken ends a request whose pass failed. If the pass was aborted because all readers had left,
+// that is not a failure.
 func (e *Engine) broken(c *choice, err error) {
 	switch {
 	case e.reaped(c):
@@ -150,7 +150,7 @@ func (e *Engine) harvest(c *choice, r Row, count int, values []float32, now time
 	return nil
 }
 
-// scorePrompt notes log-probabilities from the logits of the prompt's tokens from at on.
+// scorePrompt records log-probabilities from the logits of the prompt's tokens from at on.
 func (e *Engine) scorePrompt(c *choice, at int, values []float32) error {
 	r := &c.stream.request
 	for ; len(values) > 0 && c.scored < c.prompt; values, at = values[e.vocab:], at+1 {
@@ -208,7 +208,7 @@ func (e *Engine) choose(c *choice, logits []float32, now time.Time) error {
 // An explainer is a Model that finds the reason for logits that are not finite.
 type explainer interface{ Explain(error) error }
 
-// next chooses a token. Log-probabilities come first: they are of the logits as they are.
+// next chooses a token. It computes log-probabilities first, from the unmodified logits.
 func (e *Engine) next(c *choice, logits []float32) (Event, error) {
 	s, r := c.stream, &c.stream.request
 	id, err := e.sampler.Next(&r.Params, &c.src, c.choosable(), logits)

@@ -10,11 +10,11 @@ import (
 	"github.com/heftai/heft/internal/sample"
 )
 
-// Stream is a submitted request. Next is for one goroutine; Stop and Close may be called from
-// any. Events that were not read are buffered, up to bufferBytes. A stream with a full buffer is
-// stalled: the engine generates no more for it until its reader takes the events, and gives its
-// places in the batch to requests that wait. A reader that no longer reads calls Close or
-// cancels the context of Submit.
+// Stream is a submitted request. Next must be called by one goroutine at a time; Stop and Close
+// are safe for concurrent use. Events that were not read are buffered, up to bufferBytes. A
+// stream with a full buffer is stalled: the engine generates no more for it until its reader
+// takes the events, and gives its places in the batch to waiting requests. A reader that no
+// longer reads must call Close or cancel the context of Submit.
 type Stream struct {
 	engine             *Engine
 	client             *client
@@ -24,17 +24,17 @@ type Stream struct {
 	cached             atomic.Int64
 	accepted, rejected atomic.Int64 // tokens of the prediction
 	unhook             func() bool  // detaches from the context of Submit
-	open               int          // choices that have not ended; the engine's
-	longest            int          // tokens of the longest choice that has ended; the engine's
-	scores             []Scored     // of the prompt; the engine's
+	open               int          // choices that have not ended; used only by the engine
+	longest            int          // tokens of the longest choice that has ended; used only by the engine
+	scores             []Scored     // of the prompt; used only by the engine
 	arena              []sample.LogProb
 	canceled           atomic.Bool
-	stalled            atomic.Bool // the buffer is full; written under mu, set by the engine alone
+	stalled            atomic.Bool // the buffer is full; written by the engine under mu
 
 	mu      sync.Mutex
 	pending []Event // written by the engine, not yet taken
 	bytes   int     // of pending
-	err     error   // set when all has ended: io.EOF or what went wrong
+	err     error   // set when everything has ended: io.EOF or the error
 	ready   chan struct{}
 
 	batch []Event // taken by the reader
@@ -54,9 +54,8 @@ func newStream(e *Engine, r Request) *Stream {
 	return s
 }
 
-// Next waits for the next event. It returns io.EOF when every choice has ended, the
-// error that ended the request, or ctx's. Events of choices that were stopped are left
-// out.
+// Next waits for the next event. It returns io.EOF when every choice has ended, the error that
+// ended the request, or ctx's error. It skips events of stopped choices.
 func (s *Stream) Next(ctx context.Context) (Event, error) {
 	for {
 		for s.next < len(s.batch) {
@@ -89,8 +88,8 @@ func (s *Stream) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// Stop ends one choice, because its text is complete: it counts as finished by
-// "stop", and frees its slot before the next step.
+// Stop ends one choice because its text is complete. The choice finishes with "stop", and its
+// slot is free before the next step.
 func (s *Stream) Stop(choice int) {
 	if choice < 0 || choice >= len(s.choices) {
 		return
@@ -107,12 +106,12 @@ func (s *Stream) Stop(choice int) {
 // them ErrStopped. Close may be called more than once.
 func (s *Stream) Close() { s.cancel() }
 
-// Cached is the number of the prompt's tokens that were not computed because their
-// keys and values were there. It is known once the first event has come.
+// Cached returns the number of prompt tokens that were not computed because their keys and values
+// were cached. It is known once the first event was read.
 func (s *Stream) Cached() int { return int(s.cached.Load()) }
 
-// Predicted is how many tokens of the request's prediction were verified and right, and how many were
-// wrong. It is final once the stream has ended.
+// Predicted returns how many tokens of the request's prediction were verified and right, and how
+// many were wrong. It is final once the stream has ended.
 func (s *Stream) Predicted() (accepted, rejected int) {
 	return int(s.accepted.Load()), int(s.rejected.Load())
 }
@@ -128,11 +127,11 @@ func (s *Stream) cancel() {
 	s.engine.wakeUp()
 }
 
-// bufferBytes is the size of the events that a stream may buffer. A reader on a busy machine
+// bufferBytes is the maximum size of the events that a stream buffers. A reader on a busy machine
 // lags by less, and a thousand unread streams take less than 100 MiB.
 const bufferBytes = 64 << 10
 
-// emit hands an event to the reader.
+// emit passes an event to the reader.
 func (s *Stream) emit(ev Event) {
 	s.mu.Lock()
 	s.pending = append(s.pending, ev)
@@ -143,7 +142,7 @@ func (s *Stream) emit(ev Event) {
 	s.notify()
 }
 
-// left notes that a choice has ended, and with the last one or an error ends s.
+// left records that a choice has ended. The last choice, or an error, ends s.
 func (s *Stream) left(err error) {
 	s.open--
 	switch {
@@ -154,7 +153,7 @@ func (s *Stream) left(err error) {
 	}
 }
 
-// finish says that no event will come.
+// finish marks the end of the events.
 func (s *Stream) finish(err error) {
 	s.unhook()
 	s.mu.Lock()
@@ -172,11 +171,11 @@ func (s *Stream) notify() {
 	}
 }
 
-// done is how a stream ends when its last choice does.
+// done is the result of a stream whose last choice has ended.
 var done = io.EOF
 
-// top is memory for n log-probabilities that leave with an event; it is cut from
-// blocks, one allocation for many tokens.
+// top returns memory for n log-probabilities of an event. It is cut from blocks, one allocation
+// for many tokens.
 func (s *Stream) top(n int) []sample.LogProb {
 	const block = 32
 	if cap(s.arena)-len(s.arena) < n {
@@ -187,7 +186,7 @@ func (s *Stream) top(n int) []sample.LogProb {
 	return s.arena[at : at : at+n]
 }
 
-// bytes is about the memory of ev.
+// bytes returns the approximate memory of ev.
 func (ev *Event) bytes() int {
 	const event, scored, logProb = 128, 32, 8
 	n := event + len(ev.Top)*logProb + len(ev.Embedding)*4

@@ -19,18 +19,18 @@ import (
 // Model is an engine.Model. Set its fields before the engine starts; zero means the
 // default that each names.
 type Model struct {
-	Width      int           // of the vocabulary; 0 means 64
+	Width      int           // size of the vocabulary; 0 means 64
 	MaxLen     int           // context; 0 means 1024
 	PageTokens int           // 0 means 4
 	Pages      int           // 0 means 4096
 	Most       engine.Limits // of a pass; 0 means any
 	Delay      time.Duration // of a pass
 	Mute       bool          // returns no hidden states
-	Memory     int           // how many of the last tokens logits depend on; 0 means all
-	// BeforePass, if not nil, is called first in every pass; an error ends it.
+	Memory     int           // return no hidden states
+	// BeforePass, if not nil, is called first in every pass. An error ends the pass.
 	BeforePass func(ctx context.Context, rows []engine.Row) error
-	// Restore, if not nil, is what sequences do before Reuse: it begins to read a prefix and returns
-	// true, or returns false. Then, or after it has called ready, Reuse is called.
+	// Restore, if not nil, is called by sequences before Reuse. It starts to read a prefix and
+	// returns true, or returns false. Reuse is called afterwards, or after it has called ready.
 	Restore func(prompt []int32, ready func()) bool
 
 	cache   []*page // pages that a prompt may reuse, the least recently freed first
@@ -82,7 +82,7 @@ func (m *Model) NewSequence(promptLen int) engine.Sequence {
 	return &sequence{model: m, prompt: promptLen}
 }
 
-// After is the row of logits that follows tokens.
+// After returns the row of logits that follows tokens.
 func (m *Model) After(tokens []int32) []float32 {
 	row := make([]float32, m.Vocab())
 	fill(row, m.hash(tokens))
@@ -285,7 +285,7 @@ func (m *Model) Forward(ctx context.Context, rows []engine.Row) (engine.Logits, 
 	return &m.out, nil
 }
 
-// State is the hidden state of the last of tokens: four numbers that depend on all of them.
+// State returns the hidden state of the last of tokens: four numbers that depend on all of them.
 func (m *Model) State(tokens []int32) []float32 {
 	state := make([]float32, 4)
 	fill(state, digest(7, tokens))

@@ -12,11 +12,12 @@ var (
 	set func(model any, e *engine.Engine)
 )
 
-// Register is called once, by the package of the model.
+// Register sets the functions that get and set a model's engine. The package of the model calls
+// it once.
 func Register(g func(model any) *engine.Engine, s func(model any, e *engine.Engine)) { get, set = g, s }
 
-// Engine is the engine of a *generate.Model.
+// Engine returns the engine of a *generate.Model.
 func Engine(model any) *engine.Engine { return get(model) }
 
-// SetEngine gives a *generate.Model its engine, before its first request.
+// SetEngine sets the engine of a *generate.Model. Call it before its first request.
 func SetEngine(model any, e *engine.Engine) { set(model, e) }
