@@ -8,25 +8,27 @@ import (
 	"sync"
 )
 
-// AdafactorOptions configures transformers' Adafactor with a learning rate of its own, as its Trainer
-// uses it (scale_parameter and relative_step are false). Zero values mean the defaults of LR (1e-3),
-// Eps (1e-30), ScaleEps (1e-3), ClipThreshold (1) and DecayRate (-0.8).
+// AdafactorOptions configures transformers' Adafactor with a fixed learning rate, as its Trainer
+// uses it (scale_parameter and relative_step are false). Zero values mean the defaults of LR
+// (1e-3), Eps (1e-30), ScaleEps (1e-3), ClipThreshold (1) and DecayRate (-0.8).
 type AdafactorOptions struct {
 	LR            float64
 	Eps           float64 // added to squares of gradients
-	ClipThreshold float64 // of the root mean square of an update
+	ClipThreshold float64 // maximum root mean square of an update
 	DecayRate     float64 // the running mean's factor in step n is 1 - n^DecayRate
 	Beta1         float64 // of a running mean of updates; 0 keeps none
 	WeightDecay   float64
-	// ScaleParameter multiplies the rate by the root mean square of a parameter, at least ScaleEps.
+	// ScaleParameter multiplies the rate by the root mean square of a parameter, or by ScaleEps
+	// if that is more.
 	ScaleParameter bool
 	ScaleEps       float64
 }
 
-// NewAdafactor makes Adafactor over params. Of a matrix it keeps means of rows and of columns in place
-// of a number for each element; a stack of matrices has them for each. The parameters must say their
-// shape, as a *tensor.Parameter does, else they are vectors. It steps whole parameters, so plugins that
-// split the optimizer's state between ranks do not work with it.
+// NewAdafactor returns Adafactor over params. For a matrix it stores means of rows and of columns
+// instead of a value for each element; for a stack of matrices it stores them for each. The
+// parameters must report their shape, as a *tensor.Parameter does; otherwise they are vectors. It
+// steps whole parameters, so it does not work with plugins that split the optimizer's state
+// between ranks.
 func NewAdafactor(params []Param, o AdafactorOptions) (*Descent, error) {
 	for _, d := range []struct {
 		to *float64
@@ -42,10 +44,10 @@ func NewAdafactor(params []Param, o AdafactorOptions) (*Descent, error) {
 	return newDescent(adafactor{o}, Group{LR: o.LR, WeightDecay: o.WeightDecay, Momentum: o.Beta1}, params)
 }
 
-// errWhole says that a rule cannot step parts of parameters.
+// errWhole is the error of a rule that cannot step parts of parameters.
 var errWhole = errors.New("this optimizer steps whole matrices, not parts of them: use a plugin that replicates its state (ddp)")
 
-// shaped is a rule that steps whole parameters by their shape.
+// A shaped rule steps whole parameters by their shape.
 type shaped interface {
 	// arrays returns the names and the lengths of the state of a parameter.
 	arrays(g *Group, shape []int) (names []string, lengths []int)
@@ -53,7 +55,7 @@ type shaped interface {
 	stepWhole(g *Group, step int64, shape []int, w, grad []float32, slots [][]float32)
 }
 
-// shapeOf returns the shape of a parameter that says it, else that of a vector.
+// shapeOf returns the shape of a parameter that reports it, or else that of a vector.
 func shapeOf(p Param) []int {
 	if s, ok := p.(interface{ Shape() []int }); ok {
 		return s.Shape()
@@ -78,7 +80,8 @@ const (
 	meanUpdates = "exp_avg"
 )
 
-// matrices returns a shape as a stack of matrices. A vector has no columns. No dimensions are a vector of 1.
+// matrices returns a shape as a stack of matrices. A vector has no columns. A shape without
+// dimensions is a vector of length 1.
 func matrices(shape []int) (stack, rows, cols int) {
 	stack, rows, cols = 1, 1, 1
 	for i, n := range shape {
@@ -161,7 +164,7 @@ func (a adafactor) matrix(update, grad, rows, cols []float32, keep float64) {
 		mean += float64(r)
 	}
 	mean /= float64(len(rows))
-	roots := make([]float32, n) // the inverse ones of the columns
+	roots := make([]float32, n) // inverse roots of the columns
 	for j := range cols {
 		cols[j] = float32(keep)*cols[j] + float32(1-keep)*float32(sums[j]/float64(len(rows)))
 		roots[j] = float32(1 / math.Sqrt(float64(cols[j])))
@@ -201,10 +204,11 @@ func (a adafactor) columnSums(grad, rows []float32, n int, keep float64) []float
 	return parts[0]
 }
 
-// mostParts bounds the parts of a matrix.
+// mostParts is the maximum number of parts of a matrix.
 const mostParts = 64
 
-// partRows returns the rows of a part, which depend on the shape alone, so that sums do.
+// partRows returns the number of rows of a part. It depends only on the shape, so that sums do,
+// too.
 func partRows(rows, cols int) int { return max(1, (share+cols-1)/cols, (rows+mostParts-1)/mostParts) }
 
 func rowParts(rows, cols int) int {
@@ -239,7 +243,8 @@ func meanRoot(x []float32) float64 {
 	return math.Sqrt(sum / float64(max(1, len(x))))
 }
 
-// slotLengths returns the lengths that r's state of p has by name, or nil if all are p's.
+// slotLengths returns the lengths of r's state arrays for p by name, or nil if all have the
+// length of p.
 func slotLengths(r rule, g *Group, p Param) map[string]int {
 	s, ok := r.(shaped)
 	if !ok {

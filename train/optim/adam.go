@@ -25,11 +25,11 @@ func DefaultAdamW() AdamOptions {
 	return AdamOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 }
 
-// NewAdam makes Adam over params. It adds weight decay to the gradient.
+// NewAdam returns Adam over params. It adds weight decay to the gradient.
 func NewAdam(params []Param, o AdamOptions) (*Descent, error) { return newAdam("Adam", params, o) }
 
-// NewAdamW makes Adam with decoupled weight decay: each step first multiplies weights
-// by 1 - LR*WeightDecay.
+// NewAdamW returns Adam with decoupled weight decay: each step first multiplies weights by 1 -
+// LR*WeightDecay.
 func NewAdamW(params []Param, o AdamOptions) (*Descent, error) { return newAdam("AdamW", params, o) }
 
 func newAdam(name string, params []Param, o AdamOptions) (*Descent, error) {

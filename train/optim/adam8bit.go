@@ -9,13 +9,13 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 )
 
-// NewAdamW8bit makes AdamW whose state takes a quarter of the memory: each number is a code of 8 bits, of
-// bitsandbytes' dynamic map, with a scale for each block of 256. Parameters of less than 4096 elements have
-// the state of AdamW. Steps are those of bitsandbytes' AdamW8bit on a CPU. Blocks belong to whole parameters,
-// so plugins that split the optimizer's state between ranks do not work with it. AMSGrad and Maximize are
-// errors.
+// NewAdamW8bit returns AdamW whose state takes a quarter of the memory. Each value is an 8-bit
+// code of bitsandbytes' dynamic map, with a scale for each block of 256. Parameters of less than
+// 4096 elements have the state of AdamW. Steps equal those of bitsandbytes' AdamW8bit on a CPU.
+// Blocks belong to whole parameters, so it does not work with plugins that split the optimizer's
+// state between ranks. AMSGrad and Maximize are errors.
 //
-// In [ParamState], codes are four to a float32's bits.
+// In [ParamState], the bits of a float32 hold four codes.
 func NewAdamW8bit(params []Param, o AdamOptions) (*Descent, error) {
 	if o.AMSGrad || o.Maximize {
 		return nil, fmt.Errorf("optim: AdamW8bit: AMSGrad %t and Maximize %t, want neither", o.AMSGrad, o.Maximize)
@@ -37,13 +37,13 @@ func NewAdamW8bit(params []Param, o AdamOptions) (*Descent, error) {
 }
 
 const (
-	codeBlock = 256  // elements of one scale
-	least8bit = 4096 // elements of a parameter whose state has codes
+	codeBlock = 256  // elements per scale
+	least8bit = 4096 // minimum number of elements of a parameter whose state has codes
 )
 
 type adam8bit struct {
 	adam
-	signed, unsigned []float32 // the numbers that codes stand for, ascending
+	signed, unsigned []float32 // the values of the codes, ascending
 }
 
 func (adam8bit) name() string { return "AdamW8bit" }
@@ -119,8 +119,8 @@ func nearest(numbers []float32, x float32) int {
 	return i
 }
 
-// dynamicMap returns the numbers of Dettmers' dynamic data type of 8 bits: the more leading zeros a code
-// has, the smaller the power of ten, and the fewer bits are left for the fraction.
+// dynamicMap returns the values of Dettmers' dynamic 8-bit data type: the more leading zeros a
+// code has, the smaller the power of ten, and the fewer bits are left for the fraction.
 func dynamicMap(signed bool) []float32 {
 	const exponents = 7
 	all := []float32{0, 1}
@@ -132,7 +132,7 @@ func dynamicMap(signed bool) []float32 {
 		power := float32(math.Pow(10, float64(i-exponents+1)))
 		first := float32(0.1)
 		step := float64((1 - first) / float32(items-1))
-		bound := func(k int) float32 { // torch.linspace, whose products are not rounded
+		bound := func(k int) float32 { // like torch.linspace, whose products are not rounded
 			if k < items/2 {
 				return float32(float64(first) + step*float64(k))
 			}

@@ -25,7 +25,7 @@ type ScheduleSpec struct {
 var scheduleNames = []string{"linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt",
 	"reduce_lr_on_plateau", "cosine_with_min_lr", "cosine_warmup_with_min_lr", "warmup_stable_decay"}
 
-// NewScheduler makes the schedule that s names for o. Unknown names, missing steps and unknown
+// NewScheduler returns the schedule that s names for o. Unknown names, missing steps and unknown
 // options are errors.
 func NewScheduler(o Optimizer, s ScheduleSpec) (Scheduler, error) {
 	a := &arguments{ScheduleSpec: s, left: maps.Clone(s.Options)}
@@ -46,10 +46,10 @@ func NewScheduler(o Optimizer, s ScheduleSpec) (Scheduler, error) {
 	return NewLambda(o, f), nil
 }
 
-// arguments reads a Spec and keeps its first error.
+// arguments reads a Spec and records its first error.
 type arguments struct {
 	ScheduleSpec
-	left map[string]any // not looked at yet
+	left map[string]any // not read yet
 	read []string       // options that the schedule has
 	err  error
 }
@@ -90,7 +90,7 @@ func (a *arguments) take(name string) (any, bool) {
 	return v, ok && v != nil
 }
 
-// rejectLeft keeps an error about an option that the schedule does not have.
+// rejectLeft records an error for an option that the schedule does not have.
 func (a *arguments) rejectLeft() {
 	if len(a.left) == 0 {
 		return

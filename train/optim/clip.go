@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 )
 
-// ErrNotFinite is the error of [ClipNormFinite] for an infinite or NaN norm.
+// ErrNotFinite is returned by [ClipNormFinite] for an infinite or NaN norm.
 var ErrNotFinite = errors.New("optim: the norm of the gradients is not finite")
 
 // Norm returns the p-norm of all gradients together. p may be infinite. It skips parameters without
@@ -23,7 +23,7 @@ func Norm(params []Param, p float64) float64 {
 	return n
 }
 
-// GradNorm is [Norm] that fails if a gradient outside memory cannot be read.
+// GradNorm is [Norm] that returns an error if a gradient outside memory cannot be read.
 func GradNorm(params []Param, p float64) (float64, error) {
 	norms, err := GradNorms(params, p)
 	if err != nil {
@@ -47,7 +47,7 @@ func GradNorms(params []Param, p float64) (map[int]float64, error) {
 	return norms, nil
 }
 
-// JoinNorms returns the p-norm of all gradients together from those of [GradNorms].
+// JoinNorms returns the p-norm of all gradients together from the results of [GradNorms].
 func JoinNorms(norms map[int]float64, p float64) float64 {
 	all := make([]float64, 0, len(norms))
 	for _, i := range slices.Sorted(maps.Keys(norms)) {
@@ -82,7 +82,7 @@ func arrayNorm(x []float32, p float64) float64 {
 	if p != 2 {
 		return float64(float32(norm(x, p)))
 	}
-	set, _ := kernels.Select("") // there is always one
+	set, _ := kernels.Select("") // the default always exists
 	return float64(float32(math.Sqrt(squareSum(set, x))))
 }
 
@@ -145,8 +145,8 @@ func norm[F float32 | float64](x []F, p float64) float64 {
 }
 
 // ClipNorm scales all gradients by min(1, limit/(norm+1e-6)) and returns their p-norm before
-// scaling. It applies an infinite or NaN norm like any other, as torch does. If a gradient outside
-// memory cannot be read, it changes nothing and returns NaN; see [ClipGradNorm].
+// scaling. It applies an infinite or NaN norm like any other, as torch does. If a gradient
+// outside memory cannot be read, it changes nothing and returns NaN; see [ClipGradNorm].
 func ClipNorm(params []Param, limit, p float64) float64 {
 	n, err := ClipGradNorm(params, limit, p)
 	if err != nil {
@@ -155,7 +155,8 @@ func ClipNorm(params []Param, limit, p float64) float64 {
 	return n
 }
 
-// CheckLimit fails if limit cannot bound a gradient: it is negative, which would turn gradients round, or NaN.
+// CheckLimit returns an error if limit cannot bound a gradient: if it is NaN, or negative, which
+// would reverse gradients.
 func CheckLimit(limit float64) error {
 	if limit >= 0 {
 		return nil
@@ -163,7 +164,8 @@ func CheckLimit(limit float64) error {
 	return fmt.Errorf("optim: clip: got the limit %v, want 0 or more", limit)
 }
 
-// ClipGradNorm is [ClipNorm] that fails if a gradient outside memory cannot be read, or if limit is negative or NaN.
+// ClipGradNorm is [ClipNorm] that returns an error if a gradient outside memory cannot be read,
+// or if limit is negative or NaN.
 func ClipGradNorm(params []Param, limit, p float64) (float64, error) {
 	if err := CheckLimit(limit); err != nil {
 		return 0, err
@@ -186,7 +188,7 @@ func LimitGrads(params []Param, limit, n float64) {
 			break
 		}
 		if s, ok := x.(StoredGrad); ok && x.Grad() == nil {
-			s.ScaleGrad(scale) // as it is acquired by the step
+			s.ScaleGrad(scale) // applied when the step acquires it
 			continue
 		}
 		g := x.Grad()
@@ -195,7 +197,7 @@ func LimitGrads(params []Param, limit, n float64) {
 }
 
 // ClipNormFinite is [ClipNorm], but if the norm is infinite or NaN it changes nothing and returns
-// [ErrNotFinite]. It fails if a gradient outside memory cannot be read.
+// [ErrNotFinite]. It also returns an error if a gradient outside memory cannot be read.
 func ClipNormFinite(params []Param, limit, p float64) (float64, error) {
 	n, err := GradNorm(params, p)
 	if err != nil {
@@ -207,8 +209,8 @@ func ClipNormFinite(params []Param, limit, p float64) (float64, error) {
 	return ClipGradNorm(params, limit, p)
 }
 
-// ClipValue limits every gradient to ±limit. NaN stays NaN. It fails if a gradient outside memory
-// cannot be read or written, or if limit is negative or NaN.
+// ClipValue limits every gradient to ±limit. NaN stays NaN. It returns an error if a gradient
+// outside memory cannot be read or written, or if limit is negative or NaN.
 func ClipValue(params []Param, limit float64) error {
 	if err := CheckLimit(limit); err != nil {
 		return err

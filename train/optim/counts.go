@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// ErrRealBatch says that real_batch_size is not a multiple of the batch size of all ranks.
+// ErrRealBatch reports that real_batch_size is not a multiple of the batch size of all ranks.
 var ErrRealBatch = errors.New("optim: real_batch_size must be divisible by the batch size of all ranks together")
 
 // Strategy is the unit of a training run's length.
@@ -17,16 +17,16 @@ const (
 	BySteps  Strategy = "steps"
 )
 
-// RunLength describes a training run whose schedule steps are to be counted.
+// RunLength describes a training run for [Count].
 type RunLength struct {
 	Samples   int
 	BatchSize int // on one device
-	World     int // ranks; 0 is 1
+	World     int // number of ranks; 0 means 1
 	// Accumulation is the number of micro steps per optimizer step. 0 means 1. It is ignored if
 	// RealBatch is set.
 	Accumulation int
-	// RealBatch is the number of samples per optimizer step over all ranks. 0 means that it follows
-	// from the other fields.
+	// RealBatch is the number of samples per optimizer step over all ranks. 0 means that it
+	// follows from the other fields.
 	RealBatch int
 	Strategy  Strategy
 	Epochs    float64
@@ -38,8 +38,8 @@ type StepCounts struct {
 	// Steps is the run's length in the unit of its strategy: per-device batches of the whole data
 	// over all epochs, or the steps of one rank.
 	Steps int
-	// ScheduleSteps is the length to make the schedule with: the number of per-device batches that
-	// all ranks process together. A PreparedScheduler steps once per rank.
+	// ScheduleSteps is the length to create the schedule with: the number of per-device batches
+	// that all ranks process together. A PreparedScheduler steps once per rank.
 	ScheduleSteps int
 	Accumulation  int
 	RealBatch     int

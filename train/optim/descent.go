@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Group holds parameters that share hyperparameters. These may be changed between steps; schedulers
-// change LR.
+// Group holds parameters that share hyperparameters. These may be changed between steps;
+// schedulers change LR.
 type Group struct {
 	Params []Param
 	// LR is the learning rate.
@@ -20,7 +20,7 @@ type Group struct {
 	WeightDecay float64
 	// Momentum is the momentum of SGD and RMSprop, and Adam's first beta.
 	Momentum float64
-	// Adam steps the group's matrices by AdamW, too, with Muon: embeddings and heads.
+	// Adam makes Muon step the group's matrices by AdamW, too: for embeddings and heads.
 	Adam bool
 
 	scheduled bool
@@ -29,7 +29,7 @@ type Group struct {
 // Optimizer is the interface that schedulers, the scaler and the wrappers use.
 type Optimizer interface {
 	Groups() []*Group
-	// DefaultLR returns the rate that the optimizer was made with, independent of its groups'
+	// DefaultLR returns the rate with which the optimizer was created, independent of its groups'
 	// rates.
 	DefaultLR() float64
 	Step() error
@@ -63,7 +63,7 @@ type GroupState struct {
 type ParamState struct {
 	Step  int64
 	Slots map[string][]float32
-	// Kept are the slots that are outside memory, in place of Slots; see [Descent.KeepState].
+	// Kept holds the slots that are outside memory and replaces Slots; see [Descent.KeepState].
 	Kept map[string]Pieces
 }
 
@@ -72,8 +72,8 @@ type rule interface {
 	name() string
 	// slots returns the names of the state arrays that a parameter of g needs, in update's order.
 	slots(g *Group) []string
-	// update returns the function that steps a run of elements, for a parameter's
-	// step-th step (from 1).
+	// update returns the function that steps a run of elements, for a parameter's step-th step
+	// (from 1).
 	update(g *Group, step int64) func(w, grad []float32, slots [][]float32)
 }
 
@@ -83,7 +83,7 @@ type starter interface{ start() float32 }
 type memory struct {
 	step  int64
 	slots map[string][]float32
-	kept  map[string]Pieces // in place of slots
+	kept  map[string]Pieces // replaces slots
 	done  int               // elements that an unfinished step has stepped
 }
 
@@ -95,7 +95,7 @@ type Descent struct {
 	def    Group
 	groups []*Group
 	memory map[Param]*memory
-	keeper *Keeper // nil: state is in memory
+	keeper *Keeper // nil if the state is in memory
 }
 
 var (
@@ -121,8 +121,8 @@ func newDescent(r rule, def Group, params []Param) (*Descent, error) {
 	return d, nil
 }
 
-// AddGroup adds parameters with the optimizer's defaults, which change may modify. A parameter may
-// be in one group only.
+// AddGroup adds parameters with the optimizer's defaults, which change may modify. A parameter
+// may be in only one group.
 func (d *Descent) AddGroup(params []Param, change ...func(*Group)) error {
 	for i, p := range params {
 		if p == nil {
@@ -142,9 +142,10 @@ func (d *Descent) AddGroup(params []Param, change ...func(*Group)) error {
 	return nil
 }
 
-// Replace puts f's result in place of each parameter, in order: a part of it, say. It fails if f does
-// or if d has stepped, and where d steps whole parameters, unless f's results have a method Whole that
-// says that they are whole parameters or nothing of them. d is then unchanged.
+// Replace replaces each parameter by f's result, such as a part of it, in order. It returns an
+// error and leaves d unchanged if f fails or if d has stepped. If d steps whole parameters, f's
+// results must have a method Whole that reports that they are whole parameters or nothing of
+// them.
 func (d *Descent) Replace(f func(Param) (Param, error)) error {
 	_, shaped := d.rule.(shaped)
 	var all [][]Param
@@ -175,15 +176,15 @@ func (d *Descent) Replace(f func(Param) (Param, error)) error {
 	return nil
 }
 
-// Groups returns the groups, whose hyperparameters may be changed between steps.
+// Groups returns the groups. Their hyperparameters may be changed between steps.
 func (d *Descent) Groups() []*Group { return d.groups }
 
-// DefaultLR returns the rate that d was made with.
+// DefaultLR returns the rate with which d was created.
 func (d *Descent) DefaultLR() float64 { return d.def.LR }
 
-// StateBytes returns the memory that the state of a parameter of a shape takes, in bytes, once the
-// parameter has stepped. A shape without dimensions is one number. It is for groups with the optimizer's
-// defaults: Group.Adam and another Momentum may change it.
+// StateBytes returns the size in bytes of the state of a parameter with the given shape, once the
+// parameter has stepped. A shape without dimensions is one element. It is for groups with the
+// optimizer's defaults: Group.Adam and another Momentum may change it.
 func (d *Descent) StateBytes(shape ...int) int64 {
 	n := int64(1)
 	for _, dim := range shape {
@@ -211,9 +212,10 @@ func (d *Descent) ZeroGrad() {
 	}
 }
 
-// Step steps every parameter that has a gradient. If a gradient has the wrong length, Step fails
-// and steps nothing. If the values of a [Stored] parameter cannot be read or written, it fails
-// after it stepped those before; after [Descent.KeepState] the next Step then continues.
+// Step steps every parameter that has a gradient. If a gradient has the wrong length, Step
+// returns an error and steps nothing. If the values of a [Stored] parameter cannot be read or
+// written, it returns an error after stepping the earlier parameters; after [Descent.KeepState]
+// the next Step then continues.
 func (d *Descent) Step() error {
 	for i, g := range d.groups {
 		for j, p := range g.Params {
@@ -276,11 +278,11 @@ func (d *Descent) slot(m *memory, name string, n int) []float32 {
 	return s
 }
 
-// share is the minimum number of elements for a goroutine of its own.
+// share is the minimum number of elements per goroutine.
 const share = 1 << 16
 
-// stepAll steps one parameter, in parts if it is large. Elements are independent of each other, so
-// the parts do not change the result.
+// stepAll steps one parameter, in parts if it is large. Elements are independent of each other,
+// so the division does not change the result.
 func stepAll(step func(w, grad []float32, slots [][]float32), w, grad []float32, slots [][]float32) {
 	inParts(len(w), func(lo, hi int) {
 		some := make([][]float32, len(slots))
@@ -330,9 +332,9 @@ func (d *Descent) State() OptimizerState {
 	return s
 }
 
-// LoadState restores a copy of s. s must come from an optimizer of the same kind over parameters of
-// the same sizes; otherwise it fails and d is unchanged. If state that is kept outside memory cannot
-// be read or written, it fails too, and d then has a part of s.
+// LoadState restores a copy of s. s must come from an optimizer of the same kind over parameters
+// of the same sizes; otherwise LoadState returns an error and d is unchanged. It also returns an
+// error if state outside memory cannot be read or written; d then has a part of s.
 func (d *Descent) LoadState(s OptimizerState) error {
 	if s.Rule != d.rule.name() {
 		return fmt.Errorf("optim: load state: got a state of %s, want %s", s.Rule, d.rule.name())

@@ -13,7 +13,7 @@ type Factor func(step int) float64
 // Constant returns the factor 1 at every step.
 func Constant() Factor { return func(int) float64 { return 1 } }
 
-// warmup rises from 0 and follows rest from step n on.
+// warmup rises from 0 to 1 in n steps and then follows rest.
 func warmup(n int, rest Factor) Factor {
 	return func(step int) float64 {
 		if step < n {
@@ -40,8 +40,8 @@ func progress(step, warm, total int) float64 {
 
 func wave(cycles, progress float64) float64 { return 0.5 * (1 + math.Cos(math.Pi*cycles*2*progress)) }
 
-// Cosine rises for warm steps and then follows cycles cosine waves. With 0.5 it falls once to 0 at
-// total and rises again after it.
+// Cosine rises for warm steps and then follows the given number of cosine cycles. With 0.5 it
+// falls once to 0 at total and rises again after it.
 func Cosine(warm, total int, cycles float64) Factor {
 	return warmup(warm, func(step int) float64 { return max(0, wave(cycles, progress(step, warm, total))) })
 }
@@ -123,12 +123,12 @@ const (
 // WSDOptions holds the phases of [WarmupStableDecay].
 type WSDOptions struct {
 	Warmup, Stable, Decay int
-	Rise, Fall            DecayShape // "" is linear and cosine
-	Least                 float64    // part of the rate before and after
-	Cycles                float64    // of a cosine fall; 0 is 0.5
+	Rise, Fall            DecayShape // "" means linear and cosine
+	Least                 float64    // fraction of the rate before and after
+	Cycles                float64    // of a cosine fall; 0 means 0.5
 }
 
-// WarmupStableDecay returns a factor that rises, stays and falls.
+// WarmupStableDecay returns a factor that rises, stays constant and falls.
 func WarmupStableDecay(w WSDOptions) (Factor, error) {
 	if w.Rise == "" {
 		w.Rise = ShapeLinear

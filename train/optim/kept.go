@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// Array is a piece of a state array outside memory. A *tensor.Parameter's storage is one.
+// Array is a piece of a state array outside memory, such as a *tensor.Parameter's storage.
 type Array interface {
 	// Len returns the number of elements.
 	Len() int
-	// Acquire brings the values into memory until the matching Release. write says that the caller
-	// changes them.
+	// Acquire loads the values into memory until the matching Release. write reports that the
+	// caller changes them.
 	Acquire(write bool) ([]float32, error)
 	Release(write bool) error
 }
@@ -29,8 +29,8 @@ func (p Pieces) Len() int {
 	return n
 }
 
-// Each calls f with the values of one piece at a time and the index of their first element. With write
-// f may change them. It stops at the first error.
+// Each calls f with the values of one piece at a time and the index of their first element. With
+// write, f may change them. It stops at the first error.
 func (p Pieces) Each(write bool, f func(at int, values []float32) error) error {
 	at := 0
 	for _, a := range p {
@@ -96,21 +96,21 @@ func (p ParamState) Each(name string, f func(at int, values []float32) error) er
 	return f(0, p.Slots[name])
 }
 
-// Keeper says where an optimizer keeps its state.
+// Keeper says where an optimizer stores its state.
 type Keeper struct {
-	// New makes an array of n elements that are all start. The name is for errors.
+	// New returns an array of n elements that all equal start. The name is for errors.
 	New func(name string, n int, start float32) Array
-	// Elements is the length of a piece, rounded up to a multiple of 65536: a step has one piece of each
-	// state array in memory. 0 means 16 Mi.
+	// Elements is the length of a piece, rounded up to a multiple of 65536. A step holds one
+	// piece of each state array in memory. 0 means 16 Mi.
 	Elements int
 }
 
-// KeepState makes d keep its state outside memory. A step brings in one parameter at a time with its
-// gradient, and one piece of each of its state arrays; it changes the same bits. Step then drops each
-// gradient as soon as its parameter has stepped. If it fails it has lost nothing: the next Step
-// continues with the elements that are left.
+// KeepState stores d's state outside memory. A step loads one parameter at a time with its
+// gradient, and one piece of each of its state arrays. Its results are bit-identical. Step then
+// drops each gradient as soon as its parameter has stepped. If it fails, nothing is lost: the
+// next Step continues with the remaining elements.
 //
-// It fails if d has stepped, or steps whole matrices, as Adafactor does.
+// KeepState returns an error if d has stepped, or steps whole matrices, as Adafactor does.
 func (d *Descent) KeepState(k Keeper) error {
 	if _, ok := d.rule.(shaped); ok {
 		return fmt.Errorf("optim: keep state: %s: %w", d.rule.name(), errWhole)
@@ -131,7 +131,8 @@ func (d *Descent) KeepState(k Keeper) error {
 // KeepsState reports whether the state is outside memory.
 func (d *Descent) KeepsState() bool { return d.keeper != nil }
 
-// NewPieces makes an array of n elements where the state is kept, or nil if the state is in memory.
+// NewPieces returns an array of n elements where the state is stored, or nil if the state is in
+// memory.
 func (d *Descent) NewPieces(name string, n int) (all Pieces) {
 	if d.keeper == nil {
 		return nil
@@ -146,7 +147,7 @@ func (d *Descent) NewPieces(name string, n int) (all Pieces) {
 	return all
 }
 
-// stepKept steps a parameter that has a gradient and drops that.
+// stepKept steps a parameter that has a gradient, and drops the gradient.
 func (d *Descent) stepKept(g *Group, p Param) error {
 	m := d.memory[p]
 	names, n := d.rule.slots(g), size(p)
@@ -186,7 +187,7 @@ func (d *Descent) stepKept(g *Group, p Param) error {
 	return nil
 }
 
-// withPieces calls f with piece i of the arrays names, after those in slots.
+// withPieces calls f with piece i of the arrays called names, after those in slots.
 func (m *memory) withPieces(names []string, i int, slots [][]float32, f func(slots [][]float32)) error {
 	if len(names) == 0 {
 		f(slots)

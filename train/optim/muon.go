@@ -19,19 +19,19 @@ type MuonOptions struct {
 	LR          float64
 	Momentum    float64
 	WeightDecay float64
-	Steps       int     // of Newton and Schulz's iteration
-	Eps         float64 // least norm that an update is divided by
-	// MatchRMS multiplies the rate of a matrix by 0.2·√max(rows, columns), so that updates are as large as
-	// AdamW's (torch's match_rms_adamw), in place of √max(1, rows/columns).
+	Steps       int     // iterations of Newton-Schulz
+	Eps         float64 // minimum norm by which an update is divided
+	// MatchRMS multiplies the rate of a matrix by 0.2·√max(rows, columns), so that updates are as
+	// large as AdamW's (torch's match_rms_adamw). The default factor is √max(1, rows/columns).
 	MatchRMS              bool
 	Beta1, Beta2, AdamEps float64 // of AdamW
 }
 
-// NewMuon makes Muon over params. It steps a matrix along its momentum (Nesterov's) made orthogonal by
-// Newton and Schulz's iteration, in float32 where torch has bfloat16; of a stack of matrices, each by
-// itself. Vectors, and groups with Adam set, are stepped by AdamW. The parameters must say their shape, as a
-// *tensor.Parameter does. It steps whole parameters, so plugins that split the optimizer's state between
-// ranks do not work with it.
+// NewMuon returns Muon over params. It steps a matrix along its Nesterov momentum, orthogonalised
+// by Newton-Schulz iteration, in float32 where torch uses bfloat16. Each matrix of a stack is
+// stepped by itself. Vectors, and groups with Adam set, are stepped by AdamW. The parameters must
+// report their shape, as a *tensor.Parameter does. It steps whole parameters, so it does not work
+// with plugins that split the optimizer's state between ranks.
 func NewMuon(params []Param, o MuonOptions) (*Descent, error) {
 	o.LR, o.Momentum, o.Eps, o.Steps = cmp.Or(o.LR, 1e-3), cmp.Or(o.Momentum, 0.95), cmp.Or(o.Eps, 1e-7), cmp.Or(o.Steps, 5)
 	o.Beta1, o.Beta2, o.AdamEps = cmp.Or(o.Beta1, 0.9), cmp.Or(o.Beta2, 0.999), cmp.Or(o.AdamEps, 1e-8)
@@ -101,8 +101,8 @@ func (m muon) stepWhole(g *Group, step int64, shape []int, w, grad []float32, sl
 	}
 }
 
-// orthogonal returns a matrix whose singular values are near 1, with the singular vectors of x, which it
-// overwrites. The coefficients are Keller Jordan's.
+// orthogonal returns a matrix with the singular vectors of x and singular values near 1. It
+// overwrites x. The coefficients are Keller Jordan's.
 func (m muon) orthogonal(x []float32, rows, cols int) []float32 {
 	const a, b, c = 3.4445, -4.7750, 2.0315
 	square := 0.0

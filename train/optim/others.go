@@ -11,12 +11,12 @@ type AdagradOptions struct {
 	LR          float64
 	LRDecay     float64
 	WeightDecay float64
-	Initial     float64 // of the sums of squares
+	Initial     float64 // initial value of the sums of squares
 	Eps         float64
 	Maximize    bool
 }
 
-// NewAdagrad makes Adagrad over params.
+// NewAdagrad returns Adagrad over params.
 func NewAdagrad(params []Param, o AdagradOptions) (*Descent, error) {
 	if o.LR == 0 {
 		o.LR = 0.01
@@ -61,7 +61,7 @@ type RMSpropOptions struct {
 	Maximize    bool
 }
 
-// NewRMSprop makes RMSprop over params.
+// NewRMSprop returns RMSprop over params.
 func NewRMSprop(params []Param, o RMSpropOptions) (*Descent, error) {
 	if o.LR == 0 {
 		o.LR = 0.01
@@ -88,7 +88,7 @@ func (r rmsprop) slots(g *Group) []string {
 		names = append(names, "grad_avg")
 	}
 	if g.Momentum > 0 {
-		names = append(names, "momentum_buffer") // the last: update looks there
+		names = append(names, "momentum_buffer") // must be last: update reads it there
 	}
 	return names
 }

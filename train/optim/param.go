@@ -9,30 +9,30 @@ type Param interface {
 	ZeroGrad()
 }
 
-// Stored is a Param whose values may be outside memory, as those of a *tensor.Parameter may be.
-// Optimizers acquire one parameter at a time.
+// Stored is a Param whose values may be outside memory, such as a *tensor.Parameter. Optimizers
+// acquire one parameter at a time.
 type Stored interface {
 	Param
 	// Len returns the number of elements.
 	Len() int
-	// Acquire brings the values into memory until the matching Release. write says that the caller
-	// changes them.
+	// Acquire loads the values into memory until the matching Release. write reports that the
+	// caller changes them.
 	Acquire(write bool) ([]float32, error)
 	// Release ends an Acquire. After a write it stores the values.
 	Release(write bool) error
 }
 
-// StoredGrad is a Param whose gradient may be outside memory, as that of a *tensor.Parameter may be:
-// Grad is then nil unless it is acquired.
+// StoredGrad is a Param whose gradient may be outside memory, such as a *tensor.Parameter. Grad
+// then returns nil unless it is acquired.
 type StoredGrad interface {
 	Param
 	// HasGrad reports whether there is a gradient, in memory or not.
 	HasGrad() bool
-	// AcquireGrad brings the gradient into memory until the matching ReleaseGrad. write says that
-	// the caller changes it.
+	// AcquireGrad loads the gradient into memory until the matching ReleaseGrad. write reports
+	// that the caller changes it.
 	AcquireGrad(write bool) ([]float32, error)
 	ReleaseGrad() error
-	// ScaleGrad multiplies the gradient by s, at the latest when it is acquired next.
+	// ScaleGrad multiplies the gradient by s, at the latest when it is next acquired.
 	ScaleGrad(s float32)
 }
 
@@ -89,7 +89,7 @@ func withGrad(p Param, write bool, f func(grad []float32) error) error {
 	return err
 }
 
-// VectorParam is a Param in memory.
+// VectorParam is a Param whose values are in memory.
 type VectorParam struct {
 	Value    []float32
 	Gradient []float32

@@ -6,11 +6,11 @@ type Prepared struct {
 	Optimizer
 	// Syncs reports whether this micro step ends an accumulation. nil means always.
 	Syncs func() bool
-	// Scaler, if any, performs the optimizer's step and may skip it.
+	// Scaler, if not nil, performs the optimizer's step and may skip it.
 	Scaler *Scaler
-	// Peers returns the optimizers that share the scaler, including this one. nil means this one
-	// alone. The scale is updated once all of them have stepped, or when one is about to step again
-	// (or the caller updates it, see [Scaler.Stepped]). Accelerate updates it with each optimizer:
+	// Peers returns the optimizers that share the scaler, including this one. nil means only this
+	// one. The scale is updated once all of them have stepped, or when one is about to step
+	// again, or by the caller (see [Scaler.Stepped]). Accelerate updates it with each optimizer:
 	// with several optimizers on one loss, all but the first divide their gradients by another
 	// scale than the one applied, or twice.
 	Peers func() []*Prepared
@@ -32,7 +32,7 @@ func (p *Prepared) Step() error {
 		}
 		return err
 	}
-	if p.Scaler.check(p.Optimizer).stepped { // others did not come along
+	if p.Scaler.check(p.Optimizer).stepped { // not all of the others have stepped
 		if err := p.Scaler.Update(); err != nil {
 			return err
 		}
@@ -68,15 +68,15 @@ type PreparedScheduler struct {
 	Scheduler
 	// Optimizers are the optimizers whose steps it follows.
 	Optimizers []*Prepared
-	// World is the number of ranks; 0 is 1.
+	// World is the number of ranks; 0 means 1.
 	World int
-	// SplitBatches says that ranks share each batch. The schedule then steps once instead of once
-	// per rank.
+	// SplitBatches means that ranks share each batch. The schedule then steps once instead of
+	// once per rank.
 	SplitBatches bool
 	// Free makes every call step (step_scheduler_with_optimizer=False).
 	Free bool
-	// Adjust counts calls while gradients accumulate, which affects only a OneCycle's end.
-	// Accelerate documents its adjust_scheduler to do this, but never reads it there.
+	// Adjust counts calls while gradients accumulate, which affects only the end of a OneCycle.
+	// Accelerate documents this for its adjust_scheduler but does not implement it.
 	Adjust bool
 	// Syncs reports whether this micro step ends an accumulation. nil means always.
 	Syncs func() bool

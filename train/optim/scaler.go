@@ -6,13 +6,13 @@ import (
 	"math"
 )
 
-// ErrUnscaled says that an optimizer's gradients have already been unscaled.
+// ErrUnscaled reports that an optimizer's gradients have already been unscaled.
 var ErrUnscaled = errors.New("optim: unscale was already called on this optimizer since the last update")
 
-// ErrStepped says that an optimizer has already stepped.
+// ErrStepped reports that an optimizer has already stepped.
 var ErrStepped = errors.New("optim: step was already called on this optimizer since the last update")
 
-// ErrNothingChecked says that Update was called before any Unscale or Step.
+// ErrNothingChecked reports that Update was called before any Unscale or Step.
 var ErrNothingChecked = errors.New("optim: update without a step or unscale before it")
 
 // ScalerOptions configures torch.amp.GradScaler. Zero values mean its defaults (65536, 2, 0.5,
@@ -24,9 +24,9 @@ type ScalerOptions struct {
 	GrowthInterval int
 }
 
-// Scaler keeps gradients in float16's range. The caller multiplies the loss by Scale, and the
-// scaler divides gradients by it before a step. Overflowed gradients skip the step and reduce the
-// scale. After GrowthInterval good steps the scale grows.
+// Scaler keeps gradients in the range of float16. The caller multiplies the loss by Scale, and
+// the scaler divides gradients by it before a step. If gradients overflow, the scaler skips the
+// step and reduces the scale. After GrowthInterval good steps the scale grows.
 type Scaler struct {
 	o     ScalerOptions
 	scale float32
@@ -39,7 +39,7 @@ type check struct {
 	overflow, unscaled, stepped bool
 }
 
-// NewScaler makes a scaler.
+// NewScaler returns a scaler.
 func NewScaler(o ScalerOptions) (*Scaler, error) {
 	if o.InitialScale == 0 {
 		o.InitialScale = 65536
@@ -59,7 +59,7 @@ func NewScaler(o ScalerOptions) (*Scaler, error) {
 	return &Scaler{o: o, scale: float32(o.InitialScale), seen: map[Optimizer]*check{}}, nil
 }
 
-// Scale returns the factor to multiply the loss by before its backward pass.
+// Scale returns the factor by which to multiply the loss before its backward pass.
 func (s *Scaler) Scale() float32 { return s.scale }
 
 func (s *Scaler) check(o Optimizer) *check {
@@ -107,7 +107,7 @@ func (s *Scaler) Unscale(o Optimizer) error {
 	return nil
 }
 
-// agreeing is an optimizer of which each rank sees only a part of the gradients.
+// An agreeing optimizer sees only a part of the gradients on each rank.
 type agreeing interface {
 	AgreeOverflow(mine bool) (any bool, err error)
 }

@@ -33,8 +33,8 @@ type SchedulerState struct {
 // clock counts the steps of all schedulers.
 type clock struct {
 	of    Optimizer
-	epoch int // steps taken
-	count int // calls of Step and the one before the first
+	epoch int // number of steps taken
+	count int // calls of Step, and one before the first
 }
 
 func (c *clock) LastLR() []float64 {
@@ -88,7 +88,7 @@ type Lambda struct {
 	factor Factor
 }
 
-// NewLambda makes a scheduler of o that multiplies by f.
+// NewLambda returns a scheduler of o that multiplies by f.
 func NewLambda(o Optimizer, f Factor) *Lambda {
 	initial(o)
 	l := &Lambda{clock{of: o, count: 1}, f}
@@ -119,10 +119,10 @@ type PlateauOptions struct {
 	Factor    float64
 	Patience  int
 	Threshold float64
-	Absolute  bool // Threshold is no part of the best metric but a difference
+	Absolute  bool // Threshold is a difference, not a fraction of the best metric
 	Cooldown  int
-	MinLR     []float64 // for each group, or one for all, or none
-	Eps       float64   // smaller changes are not made
+	MinLR     []float64 // one for each group, one for all, or none
+	Eps       float64   // smaller changes are not applied
 }
 
 // DefaultPlateau returns torch's defaults.
@@ -138,7 +138,7 @@ type Plateau struct {
 	bad, coolsDown int
 }
 
-// NewPlateau makes a Plateau for an optimizer's rates.
+// NewPlateau returns a Plateau for an optimizer's rates.
 func NewPlateau(of Optimizer, o PlateauOptions) (*Plateau, error) {
 	if !(o.Factor < 1) {
 		return nil, fmt.Errorf("optim: plateau: got factor %v, want one below 1", o.Factor)
@@ -235,7 +235,7 @@ type OneCycleOptions struct {
 	MaxLR      float64
 	TotalSteps int
 	PctStart   float64
-	Linear     bool // anneals along lines, not cosines
+	Linear     bool // linear annealing instead of cosine
 	// FixedMomentum does not change Group.Momentum (cycle_momentum=False).
 	FixedMomentum             bool
 	BaseMomentum, MaxMomentum float64
@@ -243,8 +243,8 @@ type OneCycleOptions struct {
 	ThreePhase                bool
 }
 
-// OneCycle rises from MaxLR/DivFactor to MaxLR and then falls far below the start. Momentum moves
-// in the opposite direction.
+// OneCycle rises from MaxLR/DivFactor to MaxLR and then falls far below the start. Momentum
+// changes in the opposite direction.
 type OneCycle struct {
 	clock
 	o      OneCycleOptions
@@ -253,7 +253,7 @@ type OneCycle struct {
 
 type phase struct{ end, lr0, lr1, m0, m1 float64 }
 
-// NewOneCycle makes a OneCycle for an optimizer.
+// NewOneCycle returns a OneCycle for an optimizer.
 func NewOneCycle(of Optimizer, o OneCycleOptions) (*OneCycle, error) {
 	for _, d := range []struct {
 		to *float64

@@ -14,11 +14,11 @@ type SGDOptions struct {
 	Momentum    float64
 	Dampening   float64
 	WeightDecay float64 // added to the gradient
-	Nesterov    bool    // needs Momentum, and no Dampening
+	Nesterov    bool    // requires Momentum, and no Dampening
 	Maximize    bool
 }
 
-// NewSGD makes stochastic gradient descent over params.
+// NewSGD returns stochastic gradient descent over params.
 func NewSGD(params []Param, o SGDOptions) (*Descent, error) {
 	if o.Nesterov && (o.Momentum <= 0 || o.Dampening != 0) {
 		return nil, errors.New("optim: SGD: nesterov requires positive momentum and zero dampening")

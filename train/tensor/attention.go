@@ -14,19 +14,20 @@ type AttentionOptions struct {
 	Scale float64
 	// Causal restricts each position to itself and earlier positions.
 	Causal bool
-	// Window, if positive, is the number of positions that a causal position sees, including
-	// itself.
+	// Window, if positive, is the number of positions that a causal position attends to,
+	// including itself.
 	Window int
-	// Mask, if not nil, is added to the scaled products: 0 keeps a key, -Inf leaves it out. It
-	// broadcasts to [batch heads length length] and may have a gradient; [Tape.Keep] makes one of
-	// booleans. A query that is left without keys gets zeros. With a mask, k and v may have another
-	// length than q.
+	// Mask, if not nil, is added to the scaled products: 0 keeps a key, -Inf excludes it. It
+	// broadcasts to [batch heads length length] and may have a gradient; [Tape.Keep] makes one
+	// from booleans. A query without remaining keys gets zeros. With a mask, k and v may have
+	// another length than q.
 	Mask *Tensor
 }
 
-// Attention computes softmax(q·kᵀ·scale)·v for each head. q is [batch, length, heads, width]; k and
-// v are [batch, length, groups, width]. heads is a multiple of groups, and neighbouring heads share
-// a group. If Causal is set and Mask is not, the probabilities are not kept: Backward computes them again.
+// Attention computes softmax(q·kᵀ·scale)·v for each head. q is [batch, length, heads, width]; k
+// and v are [batch, length, groups, width]. heads is a multiple of groups, and adjacent heads
+// share a group. If Causal is set and Mask is not, the probabilities are not stored: Backward
+// computes them again.
 func (tp *Tape) Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	if !tp.ready("attention", q, k, v) {
 		return tp.void()
@@ -56,7 +57,8 @@ func (tp *Tape) Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	return tp.causalAttention(q, k, v, o)
 }
 
-// causalAttention is the backend's attention. Each sequence of the batch is a page of keys and values.
+// causalAttention runs the backend's attention. Each sequence of the batch is a page of keys and
+// values.
 func (tp *Tape) causalAttention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	batch, length, width := q.shape[0], q.shape[1], q.last()
 	out := tp.blank(q.shape, q, k, v)
@@ -94,7 +96,7 @@ func (tp *Tape) causalAttention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	})
 }
 
-// scale returns the factor of products of vectors of a width.
+// scale returns the factor of products of vectors with the given width.
 func (o *AttentionOptions) scale(width int) float32 {
 	if o.Scale == 0 {
 		return float32(1 / math.Sqrt(float64(width)))

@@ -6,7 +6,7 @@ import "github.com/heftai/heft/internal/floats"
 type Precision uint8
 
 const (
-	Float32 Precision = iota // as they are
+	Float32 Precision = iota // no rounding
 	BFloat16
 	Float16
 )

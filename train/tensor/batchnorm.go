@@ -5,13 +5,13 @@ import "math"
 // BatchNorm is the state of a batch norm: the running mean and variance of each channel. It belongs
 // to the goroutine of the tape that uses it.
 type BatchNorm struct {
-	// Mean and Var are the running moments, one for each channel. Each training pass makes them
+	// Mean and Var are the running moments, one for each channel. Each training pass sets them to
 	// (1-Momentum) times themselves plus Momentum times those of the batch.
 	Mean, Var []float32
 	Momentum  float64
 	Eps       float64
 	// Training uses the moments of the batch and updates the running ones. Otherwise the running
-	// ones are used unchanged.
+	// ones are used and not changed.
 	Training bool
 }
 
@@ -67,13 +67,13 @@ func (tp *Tape) BatchNorm1D(x, weight, bias *Tensor, s *BatchNorm) *Tensor {
 	return tp.Reshape(tp.BatchNorm2D(tp.Reshape(x, shape...), weight, bias, s), x.shape...)
 }
 
-// channels is one call.
+// channels is the state of one call.
 type channels struct {
 	tp                   *Tape
 	x, weight, bias, out *Tensor
 	training             bool
-	n                    int       // values of a channel
-	mean, scale          []float64 // scale: the reciprocal deviation
+	n                    int       // values per channel
+	mean, scale          []float64 // scale is the reciprocal of the standard deviation
 }
 
 // runs calls f with each contiguous run of a channel.
@@ -132,7 +132,7 @@ func channelMoments[F float](c *channels, ch int, x []F) (mean, variance float64
 func (c *channels) backward(grad []float32) {
 	gx, gw, gb := c.tp.gradient(c.x), c.tp.gradient(c.weight), c.tp.gradient(c.bias)
 	c.tp.parallel(c.x.shape[1], func(ch int) {
-		var sum, along float64 // of the gradient, and with the normalised values
+		var sum, along float64 // sum of the gradient, and of its product with the normalised values
 		mean, scale := c.mean[ch], c.scale[ch]
 		c.runs(ch, func(lo, hi int) {
 			for i, d := range grad[lo:hi] {

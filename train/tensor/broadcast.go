@@ -55,10 +55,10 @@ type walk struct {
 	tp    *Tape
 	same  bool // equal shapes
 	shape []int
-	a, b  []int // how far one step of each dimension moves in an operand; 0 repeats
+	a, b  []int // how far one step in each dimension moves in an operand; 0 repeats
 }
 
-// broadcast makes the result of two operands. The walk is nil after an error.
+// broadcast returns the result tensor of two operands. The walk is nil after an error.
 func (tp *Tape) broadcast(name string, a, b *Tensor) (*Tensor, *walk) {
 	if !tp.ready(name, a, b) {
 		return tp.void(), nil

@@ -8,9 +8,9 @@ import (
 
 // Checkpoint runs f on inputs and keeps only the inputs and the result. Backward runs f again to
 // recompute the rest, so f must compute the same each time. f may use parameters and its inputs,
-// but no other tensors of the tape. sources are the generators that f draws from: each is rewound
-// for the second run and then returned to its position. The gradients are bit-identical to those
-// without Checkpoint.
+// but no other tensors of the tape. sources are the generators from which f draws: each is
+// rewound for the second run and then returned to its position. The gradients are bit-identical
+// to those without Checkpoint.
 func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []RewindableSource, inputs ...*Tensor) *Tensor {
 	if !tp.ready("checkpoint", inputs...) {
 		return tp.void()
@@ -64,12 +64,12 @@ func (tp *Tape) Checkpoint(f func(tp *Tape, in []*Tensor) *Tensor, sources []Rew
 	})
 }
 
-// nested makes a tape that shares tp's kernels and memory.
+// nested returns a tape that shares tp's kernels and memory.
 func (tp *Tape) nested() *Tape {
 	return &Tape{threads: tp.threads, autocast: tp.autocast, set: tp.set, uses: map[used]*Tensor{}, spare: tp.spare, scope: 1}
 }
 
-// leaves puts the numbers of another tape's tensors on tp.
+// leaves puts the values of another tape's tensors on tp.
 func (tp *Tape) leaves(of []*Tensor) []*Tensor {
 	in := make([]*Tensor, len(of))
 	for i, t := range of {
@@ -88,7 +88,7 @@ func (tp *Tape) collect(inner *Tape, inputs, leaves []*Tensor) {
 	}
 }
 
-// checkpointBack is BackwardFrom, but a tensor that needs no gradient is not an error.
+// checkpointBack is BackwardFrom for a tensor that may need no gradient.
 func (tp *Tape) checkpointBack(t *Tensor, grad []float32) error {
 	if tp.err == nil && t.needs {
 		err := tp.BackwardFrom(t, grad)
@@ -129,7 +129,7 @@ func rewind(sources []RewindableSource, to [][]byte) error {
 	return nil
 }
 
-// cause returns an error even if f returned no tensor of its tape and no error.
+// cause returns err, or an error if f returned no tensor of its tape.
 func cause(err error) error {
 	if err == nil {
 		return fmt.Errorf("got nil or a tensor of another tape from the function, want a tensor of the tape that it was given")

@@ -8,17 +8,18 @@ import (
 	view "github.com/heftai/heft/internal/tensor"
 )
 
-// Operations of layers (products, causal attention, norms, rotary embeddings, gates, cross-entropies,
-// convolutions, pools) and their gradients are those of package backend, with which models of train/model
-// run: each gradient exists once.
+// The operations of layers (products, causal attention, norms, rotary embeddings, gates,
+// cross-entropies, convolutions, pools) and their gradients are those of package backend, which
+// also runs the models of train/model. Each gradient exists once.
 
-// backends are the backends that no operation uses at the moment. All tapes share them.
+// backends are the idle backends, which all tapes share.
 var backends = struct {
 	sync.Mutex
 	idle []*cpu.Backend
 }{}
 
-// idleBackends is the number of backends that are kept for later operations, with their threads.
+// idleBackends is the maximum number of idle backends, with their threads, that are kept for
+// later operations.
 const idleBackends = 8
 
 // compute runs f on a backend of the tape's threads and kernels.
@@ -47,7 +48,7 @@ func takeBackend(threads int, kernels string) (*cpu.Backend, error) {
 	return cpu.New(cpu.Options{Threads: threads, Variant: kernels})
 }
 
-// returnBackend keeps b. If there are too many, it closes the one that is idle for longest.
+// returnBackend keeps b. If there are too many, it closes the one that has been idle longest.
 func returnBackend(b *cpu.Backend) {
 	backends.Lock()
 	backends.idle = append(backends.idle, b)
@@ -62,8 +63,8 @@ func returnBackend(b *cpu.Backend) {
 	}
 }
 
-// CloseIdle ends the threads that all tapes together keep for later operations, which start new ones. It
-// waits for no operation.
+// CloseIdle stops the idle threads that all tapes share. Later operations start new ones. It does
+// not wait for running operations.
 func CloseIdle() error {
 	backends.Lock()
 	all := backends.idle
@@ -92,7 +93,7 @@ func vectorOf(v []float32) view.Tensor {
 	return view.Floats(v, len(v))
 }
 
-// dataOf returns a tensor's numbers, nil for no tensor.
+// dataOf returns a tensor's elements, or nil for a nil tensor.
 func dataOf(t *Tensor) []float32 {
 	if t == nil {
 		return nil

@@ -10,10 +10,10 @@ import (
 // stride 1, no padding, dilation 1 and one group.
 type ConvOptions struct {
 	Stride, Padding, Dilation, Groups int
-	// Double computes the forward pass in float64, which takes several times as long. Batch norms,
-	// ReLUs, sums of equal shapes and pools of the result then use float64 too. Close calls in a
-	// pool or at a ReLU's zero are then decided correctly, so training follows a reference for
-	// longer.
+	// Double computes the forward pass in float64, which takes several times as long. Batch
+	// norms, ReLUs, sums of equal shapes and pools of the result then use float64 too. Near ties
+	// in a pool or at a ReLU's zero are then decided correctly, so training follows a reference
+	// for longer.
 	Double bool
 }
 
@@ -60,7 +60,7 @@ func (tp *Tape) Conv2D(x, weight, bias *Tensor, o ConvOptions) *Tensor {
 func (tp *Tape) convolve(x, weight, bias *Tensor, a backend.Conv2DArgs, double bool) *Tensor {
 	const name = "conv2d"
 	shape := []int{x.shape[0], weight.shape[0], a.Rows.Places(), a.Cols.Places()}
-	if len(x.data) == 0 && bias != nil && x.shape[0] > 0 { // sums of nothing
+	if len(x.data) == 0 && bias != nil && x.shape[0] > 0 { // empty sums
 		return tp.Add(tp.Input(make([]float32, count(shape)), shape...), tp.Reshape(bias, -1, 1, 1))
 	}
 	out := tp.blank(shape, x, weight, bias)

@@ -2,9 +2,9 @@ package tensor
 
 import view "github.com/heftai/heft/internal/tensor"
 
-// With ConvOptions.Double, the forward pass of a convolution keeps float64 values next to the
-// float32 ones, and so do norms, ReLUs, sums and pools of its result. Rounding to float32 can
-// decide differently between close neighbours, and training then takes another course.
+// With ConvOptions.Double, the forward pass of a convolution keeps float64 values in addition to
+// the float32 ones, and so do norms, ReLUs, sums and pools of its result. Rounding to float32 can
+// decide near ties differently, and training then diverges from a reference.
 
 // float is the type in which a tensor's values are read.
 type float interface{ float32 | float64 }
@@ -31,7 +31,7 @@ func (t *Tensor) at64(i int) float64 {
 // set64 sets element i of a tensor that has float64 values.
 func (t *Tensor) set64(i int, v float64) { t.wide[i], t.data[i] = v, float32(v) }
 
-// grid views t's numbers as images, those in float64 if t has them.
+// grid views t's values as images, in float64 if t has such values.
 func (t *Tensor) grid() view.Tensor {
 	if t.wide != nil {
 		return view.Doubles(t.wide, t.shape...)

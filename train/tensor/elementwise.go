@@ -54,8 +54,8 @@ func sign(x float64) float64 {
 	return 0
 }
 
-// Clamp limits x to [lo, hi]. An infinite limit is none. Elements at a
-// limit or beyond it get no gradient, as in torch 2.15. NaN stays NaN. If lo exceeds hi, all elements become hi.
+// Clamp limits x to [lo, hi]. An infinite limit means none. Elements at a limit or beyond it get
+// no gradient, as in torch 2.15. NaN stays NaN. If lo exceeds hi, all elements become hi.
 func (tp *Tape) Clamp(x *Tensor, lo, hi float32) *Tensor {
 	return tp.mapped("clamp", x,
 		func(x float64) float64 { return min(max(x, float64(lo)), float64(hi)) },
@@ -173,7 +173,8 @@ func (tp *Tape) binary(name string, a, b *Tensor, f func(a, b float64) float64, 
 	})
 }
 
-// Bools makes a constant of 1 for true and 0 for false, as a condition for [Tape.Where].
+// Bools returns a constant with 1 for true and 0 for false, for use as a condition of
+// [Tape.Where].
 func (tp *Tape) Bools(data []bool, shape ...int) *Tensor {
 	v := make([]float32, len(data))
 	for i, b := range data {
@@ -218,7 +219,7 @@ func (tp *Tape) Where(condition, a, b *Tensor) *Tensor {
 	})
 }
 
-// common returns the shape that shapes broadcast to, or nil if there is none.
+// common returns the shape to which shapes broadcast, or nil if there is none.
 func (tp *Tape) common(shapes ...[]int) []int {
 	all := []int{}
 	for _, s := range shapes {

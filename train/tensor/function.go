@@ -7,22 +7,23 @@ import (
 
 // Function is an operation that the caller computes and differentiates, for [Tape.Function].
 type Function struct {
-	Name string // for messages. Errors of Backward that begin with it stay as they are
+	Name string // for messages; errors of Backward that begin with it are not changed
 	// Data holds the result, with shape Shape.
 	Data  []float32
 	Shape []int
-	// Inputs are the tensors that the result depends on. Trains says that it also depends on a
+	// Inputs are the tensors that the result depends on. Trains reports that it also depends on a
 	// trainable parameter that is not among them.
 	Inputs []*Tensor
 	Trains bool
-	// Params are all trainable parameters that Backward adds to, if the caller knows them. The tape then
-	// knows when their gradients are complete; see [Tape.Complete]. nil is any parameters.
+	// Params are all trainable parameters to which Backward adds, if the caller knows them. The
+	// tape then knows when their gradients are complete; see [Tape.Complete]. nil means any
+	// parameters.
 	Params []*Parameter
 	// Backward is called at most once, with the result's gradient. It adds to the Grad of parameters and to
 	// the slices that [Tape.Gradient] returns for inputs.
 	Backward func(grad []float32) error
-	// Free, if not nil, is called when the record is freed by Backward or Reset, and at once if
-	// nothing is recorded. It is not called for a result that the caller drops without either.
+	// Free, if not nil, is called when Backward or Reset frees the record, and at once if nothing
+	// is recorded. It is not called for a result that is dropped without either.
 	Free func()
 }
 
@@ -45,7 +46,7 @@ func (tp *Tape) Function(f Function) *Tensor {
 		switch err := f.Backward(grad); {
 		case err == nil || tp.err != nil:
 		case strings.HasPrefix(err.Error(), f.Name+": "):
-			tp.err = err // it says where it comes from
+			tp.err = err // it already names its origin
 		default:
 			tp.fail("%s: %w", f.Name, err)
 		}
@@ -59,7 +60,7 @@ func (tp *Tape) Function(f Function) *Tensor {
 	return out
 }
 
-// begin notes that the first operation that uses p comes after at others.
+// begin records that the first operation that uses p comes after at others.
 func (tp *Tape) begin(p *Parameter, at int) {
 	if tp.begun[p] {
 		return
@@ -71,8 +72,9 @@ func (tp *Tape) begin(p *Parameter, at int) {
 	tp.firsts = append(tp.firsts, firstUse{p, at})
 }
 
-// Complete says that the Function that is being reversed adds nothing more to the gradient of one of its
-// Params. [BackwardReady] then calls ready for it, if no earlier operation uses it.
+// Complete tells the tape that the Function whose Backward is running adds nothing more to the
+// gradient of one of its Params. [BackwardReady] then calls ready for the parameter, if no
+// earlier operation uses it.
 func (tp *Tape) Complete(p *Parameter) {
 	if tp.complete == nil || tp.opaque || tp.err != nil {
 		return
@@ -87,14 +89,14 @@ func (tp *Tape) Complete(p *Parameter) {
 	}
 }
 
-// Gradient returns the slice in which an input's gradient is summed during Backward, or nil if the
-// input needs none.
+// Gradient returns the slice in which an input's gradient is accumulated during Backward, or nil
+// if the input needs none.
 func (tp *Tape) Gradient(t *Tensor) []float32 { return tp.gradient(t) }
 
 // Recording reports whether operations are recorded. It is false within [Tape.NoGrad].
 func (tp *Tape) Recording() bool { return tp.recording() }
 
-// Threads returns the number of threads that compute results.
+// Threads returns the number of compute threads.
 func (tp *Tape) Threads() int { return tp.threads }
 
 // Kernels returns the name of the kernel variant in use.

@@ -2,26 +2,26 @@ package tensor
 
 import "fmt"
 
-// GradientStorage holds the gradient of a [Parameter] outside of memory between its uses.
+// GradientStorage stores the gradient of a [Parameter] outside of memory between its uses.
 type GradientStorage interface {
 	Storage
-	// Drop forgets the values: the next Acquire returns zeros. It is not called between Acquire and
-	// Release.
+	// Drop discards the values: the next Acquire returns zeros. It is not called between Acquire
+	// and Release.
 	Drop()
 }
 
 // gradient is the gradient of a parameter, in memory or in a storage.
 type gradient struct {
 	grad  []float32
-	spare []float32 // the gradient that was dropped, to use again
-	pool  *GradPool // in place of spare
+	spare []float32 // memory of the dropped gradient, for reuse
+	pool  *GradPool // replaces spare
 
-	kept   GradientStorage // nil for memory
+	kept   GradientStorage // nil if the gradient is in memory
 	has    bool            // kept holds a gradient
 	held   []float32       // the values of kept while they are acquired
-	uses   int             // of held
+	uses   int             // nested uses of held
 	writes bool            // held may change
-	scale  float32         // that kept is still to be multiplied by; 0 is 1
+	scale  float32         // pending factor of kept; 0 means 1
 }
 
 // Grad returns the accumulated gradient, one float32 per element. It is nil until a Backward
@@ -40,20 +40,20 @@ func (p *Parameter) Grad() []float32 {
 // HasGrad reports whether there is a gradient, in memory or not.
 func (p *Parameter) HasGrad() bool { return p.grad != nil || p.has }
 
-// KeepGrad makes s hold the gradients, which then are in memory only from [Parameter.AcquireGrad] to
-// [Parameter.ReleaseGrad]. There must be no gradient. Passes acquire the gradients that they add to.
-// nil keeps them in memory.
+// KeepGrad stores the gradients in s. They are then in memory only from [Parameter.AcquireGrad]
+// to [Parameter.ReleaseGrad]. There must be no gradient. Passes acquire the gradients to which
+// they add. nil keeps gradients in memory.
 func (p *Parameter) KeepGrad(s GradientStorage) {
 	p.gradient = gradient{kept: s, pool: p.pool}
 }
 
-// KeepsGrad reports whether a storage of [Parameter.KeepGrad] holds the gradients.
+// KeepsGrad reports whether a storage set by [Parameter.KeepGrad] holds the gradients.
 func (p *Parameter) KeepsGrad() bool { return p.kept != nil }
 
-// AcquireGrad brings the gradient into memory until the matching ReleaseGrad. Without a gradient it
-// returns zeros, which [Parameter.SetGrad] makes the gradient, if the storage of
-// [Parameter.KeepGrad] has it; else nil. With write the caller may change the values. Calls nest, but
-// not one with write within one without.
+// AcquireGrad loads the gradient into memory until the matching ReleaseGrad. Without a gradient
+// it returns zeros if [Parameter.KeepGrad] has set a storage, and [Parameter.SetGrad] can then
+// make them the gradient; otherwise it returns nil. With write the caller may change the values.
+// Calls nest, except for one with write inside one without.
 func (p *Parameter) AcquireGrad(write bool) ([]float32, error) {
 	switch {
 	case p.grad != nil || p.kept == nil:
@@ -72,14 +72,14 @@ func (p *Parameter) AcquireGrad(write bool) ([]float32, error) {
 	}
 	if scale {
 		for i, v := range g {
-			g[i] = v*p.scale + 0 // as the kernel that scales gradients in memory
+			g[i] = v*p.scale + 0 // like the kernel that scales gradients in memory
 		}
 	}
 	p.held, p.scale, p.uses = g, 0, 1
 	return g, nil
 }
 
-// ReleaseGrad ends an AcquireGrad. It fails if the storage cannot keep a change.
+// ReleaseGrad ends an AcquireGrad. It returns an error if the storage cannot store a change.
 func (p *Parameter) ReleaseGrad() error {
 	if p.uses == 0 {
 		return nil // it was in memory
@@ -115,7 +115,8 @@ func (p *Parameter) AccessGrad(write bool, f func(grad []float32) error) error {
 	return err
 }
 
-// ScaleGrad multiplies the gradient by s: at once if it is in memory, else when it is acquired next.
+// ScaleGrad multiplies the gradient by s: at once if it is in memory, otherwise when it is next
+// acquired.
 func (p *Parameter) ScaleGrad(s float32) {
 	g := p.Grad()
 	switch {
@@ -130,8 +131,8 @@ func (p *Parameter) ScaleGrad(s float32) {
 	}
 }
 
-// SetGrad sets the gradient to g, which p keeps in memory; or, if g is what AcquireGrad returned, in
-// the storage. nil means no gradient. Tapes report a gradient of the wrong length.
+// SetGrad sets the gradient to g, which p keeps in memory, or in the storage if g was returned by
+// AcquireGrad. nil means no gradient. Tapes report a gradient of the wrong length.
 func (p *Parameter) SetGrad(g []float32) {
 	if len(g) > 0 && len(p.held) > 0 && &g[0] == &p.held[0] {
 		p.grad, p.has = nil, true
@@ -142,8 +143,8 @@ func (p *Parameter) SetGrad(g []float32) {
 	}
 }
 
-// TakeGrad returns the gradient and removes it from p. The caller owns the slice. A gradient in a
-// storage is not taken: TakeGrad then returns nil.
+// TakeGrad returns the gradient and removes it from p. The caller owns the slice. For a gradient
+// in a storage it returns nil and removes nothing.
 func (p *Parameter) TakeGrad() []float32 {
 	g := p.grad
 	p.grad = nil
@@ -175,7 +176,7 @@ func (p *Parameter) forget() {
 }
 
 // NewGrad returns a zeroed gradient that is not yet set on p. It reuses the memory of a dropped
-// one, or that of the storage while it is acquired.
+// gradient, or that of the storage while it is acquired.
 func (p *Parameter) NewGrad() []float32 {
 	g := p.held
 	if g == nil {
@@ -201,7 +202,8 @@ func (p *Parameter) takeSpare(n int) []float32 {
 	return g
 }
 
-// into returns the gradient that a pass adds to, or, with add false, new memory that it sets.
+// into returns the gradient to which a pass adds. If add is false, it is new memory that the pass
+// must set.
 func (p *Parameter) into() (g []float32, add bool) {
 	switch {
 	case p.grad != nil:
@@ -216,7 +218,7 @@ func (p *Parameter) into() (g []float32, add bool) {
 	return p.grad, false
 }
 
-// gradientOf is into for a pass, which has a gradient in a storage in memory until its end.
+// gradientOf is into for a pass, which keeps a gradient of a storage in memory until its end.
 func (tp *Tape) gradientOf(p *Parameter) (g []float32, add bool) {
 	if p.kept == nil || p.grad != nil || p.held != nil {
 		return p.into()

@@ -2,8 +2,8 @@ package tensor
 
 import "sync"
 
-// GradPool has the memory of dropped gradients, for the next gradients of the same length. Parameters
-// of any number of ranks may share one. Its methods are safe for concurrent use.
+// GradPool holds the memory of dropped gradients, for later gradients of the same length.
+// Parameters of any number of ranks may share one. It is safe for concurrent use.
 type GradPool struct {
 	mu   sync.Mutex
 	free map[int][][]float32 // by length
@@ -18,7 +18,7 @@ func (g *GradPool) put(x []float32) {
 	g.free[len(x)] = append(g.free[len(x)], x)
 }
 
-// take returns n numbers of any value, or nil.
+// take returns n elements of undefined value, or nil.
 func (g *GradPool) take(n int) []float32 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -32,8 +32,8 @@ func (g *GradPool) take(n int) []float32 {
 	return x
 }
 
-// PoolGrad makes p take the memory of its gradients from pool, and return it there when they are dropped,
-// instead of keeping it for its next gradient.
+// PoolGrad makes p take the memory of its gradients from pool, and return it to pool when they
+// are dropped, instead of keeping it for its next gradient.
 func (p *Parameter) PoolGrad(pool *GradPool) {
 	if p.pool = pool; p.spare != nil {
 		pool.put(p.spare)
@@ -42,7 +42,7 @@ func (p *Parameter) PoolGrad(pool *GradPool) {
 }
 
 // PutGrad returns memory of [Parameter.NewGrad] that is not p's gradient to the pool of
-// [Parameter.PoolGrad]. It reports whether there is one; else the caller keeps the memory.
+// [Parameter.PoolGrad]. It returns false if there is no pool; the caller then keeps the memory.
 func (p *Parameter) PutGrad(g []float32) bool {
 	if p.pool == nil {
 		return false

@@ -8,7 +8,7 @@ import (
 	view "github.com/heftai/heft/internal/tensor"
 )
 
-// headLogits bounds the logits that LinearCrossEntropy holds at a time, in elements.
+// headLogits is the maximum number of logits that LinearCrossEntropy holds at a time.
 const headLogits = 24 << 20
 
 // LinearCrossEntropy computes CrossEntropy of Linear(x, weight, nil). x is […, width], weight is
@@ -29,7 +29,7 @@ func (tp *Tape) LinearCrossEntropy(x, weight *Tensor, labels []int, o CrossEntro
 	if !tp.checkLabels(name, o, labels, x.outer(), weight.shape[0]) {
 		return tp.void()
 	}
-	if tp.autocast == Float16 { // logits, and their gradients, are in it
+	if tp.autocast == Float16 { // logits and their gradients are in float16
 		return tp.CrossEntropy(tp.Linear(x, weight, nil), labels, o)
 	}
 	h := &head{tp: tp, o: o, by: float32(1 / o.divisor(labels)), width: x.last(), classes: weight.shape[0], w: weight.data}
@@ -55,7 +55,7 @@ func (tp *Tape) LinearCrossEntropy(x, weight *Tensor, labels []int, o CrossEntro
 type head struct {
 	tp             *Tape
 	o              CrossEntropyOptions
-	by             float32 // what gradients are scaled with
+	by             float32 // scale of the gradients
 	sum            float64 // of the losses
 	width, classes int
 	w, dx, dw      []float32
@@ -121,7 +121,7 @@ func (h *head) chunk(b *cpu.Backend, logits, part, back, x []float32, rows, ids 
 }
 
 // ahead returns memory for a gradient that is computed before Backward: a parameter's spare
-// gradient, or scratch.
+// gradient, or scratch memory.
 func (tp *Tape) ahead(t *Tensor) []float32 {
 	if p := t.param; p != nil && p.grad == nil {
 		if g := p.takeSpare(len(t.data)); g != nil {

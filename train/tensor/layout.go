@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Expand repeats dimensions of length 1 and adds leading ones, to a shape. -1 keeps the length of a
-// dimension. The gradient is the sum over the repetitions. It returns x itself if the shape is x's.
+// Expand repeats dimensions of length 1, and adds leading dimensions, to get the given shape. -1
+// keeps the length of a dimension. The gradient is the sum over the repetitions. If the shape is
+// x's, Expand returns x itself.
 func (tp *Tape) Expand(x *Tensor, shape ...int) *Tensor {
 	if !tp.ready("expand", x) {
 		return tp.void()
@@ -106,8 +107,9 @@ func (tp *Tape) SplitSizes(x *Tensor, sizes []int, dim int) []*Tensor {
 	return parts
 }
 
-// Pad adds elements of value around x. pad has the numbers of elements before and after the last
-// dimension, then those of the one before it, as torch's F.pad. A negative number removes elements.
+// Pad adds elements of the given value around x. pad holds the numbers of elements before and
+// after the last dimension, then those of the dimension before it, like torch's F.pad. A negative
+// number removes elements.
 func (tp *Tape) Pad(x *Tensor, pad []int, value float32) *Tensor {
 	if !tp.ready("pad", x) {
 		return tp.void()
@@ -136,14 +138,14 @@ func (tp *Tape) Pad(x *Tensor, pad []int, value float32) *Tensor {
 	return x
 }
 
-// filled makes a constant shaped as x, but with n entries in dimension d.
+// filled returns a constant with the shape of x, but with n entries in dimension d.
 func (tp *Tape) filled(x *Tensor, d, n int, value float32) *Tensor {
 	shape := slices.Clone(x.shape)
 	shape[d] = n
 	return tp.repeated(value, shape...)
 }
 
-// repeated makes a constant of one value.
+// repeated returns a constant with all elements equal to value.
 func (tp *Tape) repeated(value float32, shape ...int) *Tensor {
 	v := make([]float32, count(shape))
 	fill(v, value)
@@ -208,10 +210,10 @@ func (tp *Tape) Argmax(x *Tensor, dim int) []int {
 	return index
 }
 
-// TopK returns the k largest elements along dim in descending order, or with smallest the k smallest
-// in ascending order, and their indices along dim in row-major order. Of equal elements the first
-// comes first, and NaN counts as the largest. A negative dim counts from the last. The gradient goes
-// to the chosen elements.
+// TopK returns the k largest elements along dim in descending order, and their indices along dim
+// in row-major order. If smallest is set, it returns the k smallest in ascending order. Of equal
+// elements the first comes first, and NaN counts as the largest. A negative dim counts from the
+// last. The gradient goes to the selected elements.
 func (tp *Tape) TopK(x *Tensor, k, dim int, smallest bool) (values *Tensor, index []int) {
 	if !tp.ready("topk", x) {
 		return tp.void(), nil
@@ -251,7 +253,7 @@ func (tp *Tape) TopK(x *Tensor, k, dim int, smallest bool) (values *Tensor, inde
 	}), index
 }
 
-// compareNaN orders numbers, with NaN as the largest.
+// compareNaN compares numbers, with NaN as the largest.
 func compareNaN(a, b float32) int {
 	switch {
 	case a != a && b != b:
@@ -264,7 +266,7 @@ func compareNaN(a, b float32) int {
 	return cmp.Compare(a, b)
 }
 
-// Detach returns x as a constant: Backward stops there. It shares x's data.
+// Detach returns x as a constant, at which Backward stops. It shares x's data.
 func (tp *Tape) Detach(x *Tensor) *Tensor {
 	if !tp.ready("detach", x) {
 		return tp.void()

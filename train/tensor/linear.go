@@ -26,14 +26,15 @@ func (tp *Tape) Linear(x, weight, bias *Tensor) *Tensor {
 	return tp.linear("linear", x, weight, bias, false)
 }
 
-// linear is the backend's product of x with a weight [out, in], or, transposed, [in, out].
+// linear runs the backend's product of x with a weight [out, in], or [in, out] if transposed is
+// set.
 func (tp *Tape) linear(name string, x, weight, bias *Tensor, transposed bool) *Tensor {
 	rows, n, m := x.outer(), x.last(), weight.shape[0]
 	if transposed {
 		m = weight.shape[1]
 	}
 	shape := append(slices.Clone(x.shape[:x.dims()-1]), m)
-	if n == 0 && bias != nil { // sums of nothing
+	if n == 0 && bias != nil { // empty sums
 		return tp.Add(tp.Input(make([]float32, count(shape)), shape...), bias)
 	}
 	out := tp.blank(shape, x, weight, bias)
@@ -58,7 +59,8 @@ func (tp *Tape) linear(name string, x, weight, bias *Tensor, transposed bool) *T
 	})
 }
 
-// recordZeros is record for a result of zeros, or of nothing, to which operands contribute nothing: their gradients are zeros.
+// recordZeros is record for a result that is zero or empty and to which operands contribute
+// nothing: their gradients are zeros.
 func (tp *Tape) recordZeros(out *Tensor, operands ...*Tensor) *Tensor {
 	clear(out.data)
 	return tp.record(out, func([]float32) {
@@ -136,7 +138,7 @@ func (tp *Tape) products(name string, w *walk, f func(c *cpu.Backend, y, i, j in
 	})
 }
 
-// factor is matrix j of a batch [… k m], or absent, as the weight of a product.
+// factor returns matrix j of a batch [… k m] as the weight of a product, or an absent matrix.
 func factor(v []float32, j, k, m int) backend.Matrix {
 	if v == nil {
 		return backend.Matrix{}

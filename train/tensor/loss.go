@@ -43,7 +43,7 @@ type CrossEntropyOptions struct {
 	Ignore *int
 	// Smoothing is the share of the target probability that is spread over all classes.
 	Smoothing float64
-	// Items, if positive, is what the sum is divided by, instead of Reduction: the number of labels
+	// Items, if positive, is the divisor of the sum and replaces Reduction: the number of labels
 	// over all micro batches and ranks of a step.
 	Items float64
 }
@@ -126,7 +126,7 @@ func (tp *Tape) CrossEntropy(logits *Tensor, labels []int, o CrossEntropyOptions
 	})
 }
 
-// classes returns the labels as the backend takes them: -1 for one that is excluded.
+// classes returns the labels as the backend expects them: -1 for excluded ones.
 func (o CrossEntropyOptions) classes(labels []int) []int32 {
 	ids := make([]int32, len(labels))
 	for i, l := range labels {
@@ -137,8 +137,8 @@ func (o CrossEntropyOptions) classes(labels []int) []int32 {
 	return ids
 }
 
-// crossEntropy sets losses to those of rows of logits and adds scale times their gradients to dlogits,
-// which may be nil, or logits to replace them.
+// crossEntropy sets losses to those of rows of logits and adds scale times their gradients to
+// dlogits. dlogits may be nil, or logits to replace them.
 func (tp *Tape) crossEntropy(losses, dlogits, logits []float32, labels []int32, scale float32, o CrossEntropyOptions) {
 	if len(logits) == 0 {
 		clear(losses)
@@ -153,7 +153,7 @@ func (tp *Tape) crossEntropy(losses, dlogits, logits []float32, labels []int32, 
 // perRow reports whether the losses are not reduced.
 func (o CrossEntropyOptions) perRow() bool { return o.Reduction == None && o.Items <= 0 }
 
-// reduced makes the result from the losses.
+// reduced returns the result for the losses.
 func (tp *Tape) reduced(losses []float32, shape []int, o CrossEntropyOptions, div float64, ins ...*Tensor) *Tensor {
 	if o.perRow() {
 		return tp.made(losses, shape, ins...)

@@ -67,10 +67,10 @@ func (tp *Tape) Huber(x, target *Tensor, delta float64, r Reduction) *Tensor {
 	}, slope, minus(slope)}.apply(tp, x, target, nil, r)
 }
 
-// KLDiv computes the pointwise Kullback-Leibler divergence target·(log(target) - x) of log
+// KLDiv computes the pointwise Kullback-Leibler divergence target·(log(target) - x) for log
 // probabilities x. With logTarget, target holds log probabilities, too. They broadcast as in Add.
-// [Mean] is the mean of all elements; [BatchMean] is the divergence's definition. A target of 0
-// costs nothing; its own gradient is NaN, as torch's.
+// [Mean] is the mean over all elements; [BatchMean] matches the definition of the divergence. A
+// target of 0 adds no loss; its own gradient is NaN, as in torch.
 func (tp *Tape) KLDiv(x, target *Tensor, logTarget bool, r Reduction) *Tensor {
 	if logTarget {
 		return pairLoss{"kl_div",
@@ -97,9 +97,9 @@ func (tp *Tape) KLDiv(x, target *Tensor, logTarget bool, r Reduction) *Tensor {
 // BCEOptions configures the binary cross-entropies.
 type BCEOptions struct {
 	Reduction Reduction
-	// Weight multiplies the loss of each element; PosWeight that of positive targets, in
-	// [Tape.BCEWithLogits] only. They broadcast to the shape of x, and have no gradient. nil means
-	// 1.
+	// Weight multiplies the loss of each element. PosWeight multiplies that of positive targets,
+	// only in [Tape.BCEWithLogits]. They broadcast to the shape of x, and have no gradient. nil
+	// means 1.
 	Weight, PosWeight *Tensor
 }
 

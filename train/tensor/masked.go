@@ -1,6 +1,7 @@
 package tensor
 
-// Keep makes a mask for [AttentionOptions] from booleans: 0 where an entry is true, else -Inf.
+// Keep returns a mask for [AttentionOptions] from booleans: 0 where an entry is true, otherwise
+// -Inf.
 func (tp *Tape) Keep(keep []bool, shape ...int) *Tensor {
 	v := make([]float32, len(keep))
 	for i, k := range keep {
@@ -11,7 +12,7 @@ func (tp *Tape) Keep(keep []bool, shape ...int) *Tensor {
 	return tp.Input(v, shape...)
 }
 
-// composedAttention is Attention with o.Mask, or without Causal. It keeps the probabilities,
+// composedAttention is Attention with o.Mask, or without Causal. It stores the probabilities,
 // [batch heads queries keys].
 func (tp *Tape) composedAttention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	if q.dims() != 4 || k.dims() != 4 || v.dims() != 4 || k.shape[2] == 0 || q.last() == 0 || q.shape[2]%k.shape[2] != 0 ||
@@ -43,7 +44,7 @@ func (tp *Tape) spreads(t *Tensor, shape ...int) bool {
 	return w != nil && count(w.shape) == count(shape) && len(w.shape) == len(shape)
 }
 
-// causal makes the mask of causal attention: query i attends to keys up to i.
+// causal returns the mask of causal attention: query i attends to keys up to i.
 func (tp *Tape) causal(queries, keys, window int) *Tensor {
 	keep := make([]bool, queries*keys)
 	for i := range keep {
@@ -53,7 +54,7 @@ func (tp *Tape) causal(queries, keys, window int) *Tensor {
 	return tp.Keep(keep, queries, keys)
 }
 
-// safeSoftmax is Softmax over the last dimension, but 0 for a row that is -Inf throughout.
+// safeSoftmax is Softmax over the last dimension that returns 0 for a row of only -Inf.
 func (tp *Tape) safeSoftmax(x *Tensor) *Tensor {
 	return tp.softmax("attention", x, -1, false, func(x, y []float32) {
 		for _, v := range x {

@@ -5,18 +5,18 @@ import (
 	"weak"
 )
 
-// A tape reuses the memory of a pass: gradients, scratch, and the tensors made within
+// A tape reuses the memory of a pass: gradients, scratch memory, and the tensors made within
 // [Tape.Within]. If all batches have one shape, a training loop allocates nothing after its first
 // step.
 
 // shelf is spare memory of one length.
 type shelf struct {
 	free [][]float32
-	pass int // the last in which any of it was used
+	pass int // last pass in which any of it was used
 }
 
-// Within runs f and reclaims the memory of the tensors that f makes once Backward or Reset is done
-// with them. Do not read their data after that. Only the tensor that f returns keeps its memory,
+// Within runs f and reclaims the memory of the tensors that f makes once Backward or Reset is
+// done with them. Do not read their data after that. The tensor that f returns keeps its memory,
 // like tensors made outside of Within.
 func (tp *Tape) Within(f func() *Tensor) *Tensor {
 	tp.scope++
@@ -80,7 +80,8 @@ func (tp *Tape) giveBack(buf []float32) {
 	s.free = append(s.free, buf)
 }
 
-// tidy ends a pass: it reclaims the memory that was lent and frees memory that no recent pass used.
+// tidy ends a pass: it reclaims the memory that was lent and frees memory that no recent pass
+// used.
 func (tp *Tape) tidy() {
 	const passes = 3
 	for _, w := range tp.lent {
@@ -105,7 +106,7 @@ func (tp *Tape) recycle(t *Tensor) {
 	}
 }
 
-// gradient returns the slice in which t's gradient is summed, or nil if t needs none.
+// gradient returns the slice in which t's gradient is accumulated, or nil if t needs none.
 func (tp *Tape) gradient(t *Tensor) []float32 {
 	g, add := tp.into(t)
 	if !add {
@@ -114,8 +115,8 @@ func (tp *Tape) gradient(t *Tensor) []float32 {
 	return g
 }
 
-// into is gradient for an operation that can set instead of add. If add is false, g holds arbitrary
-// values and the caller must write all of it.
+// into is gradient for an operation that can set instead of add. If add is false, the values of g
+// are undefined and the caller must write all of them.
 func (tp *Tape) into(t *Tensor) (g []float32, add bool) {
 	if t == nil || !t.needs {
 		return nil, false
@@ -135,8 +136,8 @@ func (tp *Tape) into(t *Tensor) (g []float32, add bool) {
 	return t.grad, true
 }
 
-// hand adds an operation's gradient unchanged to an input's. If the input has none yet, the buffer
-// itself moves, and the operation must not read it again.
+// hand adds an operation's gradient unchanged to an input's. If the input has none yet, the
+// buffer itself becomes its gradient, and the operation must not read it again.
 func (tp *Tape) hand(out, in *Tensor, grad []float32) {
 	for in.base != nil && len(in.data) == len(in.base.data) {
 		in = in.base

@@ -30,7 +30,7 @@ func (tp *Tape) LayerNorm(x, weight, bias *Tensor, eps float64) *Tensor {
 	return tp.normalize(x, weight, bias, eps, true)
 }
 
-// normalize is the backend's norm.
+// normalize runs the backend's norm.
 func (tp *Tape) normalize(x, weight, bias *Tensor, eps float64, center bool) *Tensor {
 	n, name := x.last(), "rmsnorm"
 	if center {

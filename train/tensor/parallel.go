@@ -2,9 +2,8 @@ package tensor
 
 import "github.com/heftai/heft/internal/backend/cpu"
 
-// parallel calls f for each unit on up to tp.threads threads: those of a backend, which compute all
-// operations. Units depend on the shapes alone and write disjoint memory, so results do not depend on the
-// number of threads.
+// parallel calls f for each unit on up to tp.threads threads of a backend. Units depend only on
+// the shapes and write disjoint memory, so results do not depend on the number of threads.
 func (tp *Tape) parallel(units int, f func(unit int)) {
 	if min(tp.threads, units) <= 1 {
 		for i := range units {

@@ -11,8 +11,8 @@ import (
 // Parameter is an array that training changes: values of a shape and, during a step, their
 // gradient. Its [Storage] holds the values; [NewParameter] keeps them in memory.
 //
-// A Parameter belongs to the goroutine of one rank. An optimizer must not step it while a tape that
-// uses it still has a record to reverse.
+// A Parameter must be used by the goroutine of one rank. An optimizer must not step it while a
+// tape that uses it still has a record for Backward.
 type Parameter struct {
 	// Trainable says whether Backward computes a gradient. A frozen parameter takes no memory
 	// beyond its values.
@@ -20,13 +20,13 @@ type Parameter struct {
 
 	shape   []int
 	storage Storage
-	memory  []float32 // of a Memory storage, so that Data costs nothing
+	memory  []float32 // values of a Memory storage, so that Data is cheap
 	gradient
 }
 
-// NewParameter makes a trainable parameter with the values data in row-major order. It keeps the
-// slice and does not copy it. Without a shape it is a vector. If data does not fill the shape, the
-// first [Tape.Use] reports it.
+// NewParameter returns a trainable parameter with the values data in row-major order. It keeps
+// the slice and does not copy it. Without a shape it is a vector. If data does not fill the
+// shape, the first [Tape.Use] reports it.
 func NewParameter(data []float32, shape ...int) *Parameter {
 	if len(shape) == 0 {
 		shape = []int{len(data)}
@@ -34,8 +34,8 @@ func NewParameter(data []float32, shape ...int) *Parameter {
 	return NewStored(Memory(data), shape...)
 }
 
-// NewStored makes a trainable parameter whose values are in s, in row-major order. If they do not fill the
-// shape, the first [Tape.Use] reports it.
+// NewStored returns a trainable parameter whose values are in s, in row-major order. If they do
+// not fill the shape, the first [Tape.Use] reports it.
 func NewStored(s Storage, shape ...int) *Parameter {
 	p := &Parameter{Trainable: true, shape: slices.Clone(shape)}
 	p.Move(s)
@@ -67,10 +67,10 @@ func (p *Parameter) Move(s Storage) {
 	p.memory, _ = s.(Memory)
 }
 
-// Data returns the values in row-major order if all of them are in memory as float32 now, else nil.
-// Writing to them changes the parameter. For a parameter made by [NewParameter] it always returns
-// the same slice. For others the slice is valid until the storage moves the values: use
-// [Parameter.Acquire].
+// Data returns the values in row-major order if all of them are in memory as float32 now,
+// otherwise nil. Writing to them changes the parameter. For a parameter made by [NewParameter] it
+// always returns the same slice. For others the slice is valid until the storage moves the
+// values: use [Parameter.Acquire].
 func (p *Parameter) Data() []float32 {
 	if p.memory != nil {
 		return p.memory
@@ -81,9 +81,10 @@ func (p *Parameter) Data() []float32 {
 	return nil
 }
 
-// Acquire brings all values into memory as float32 and keeps them at one address until the matching
-// [Parameter.Release]. With write the caller may change them. It fails if the storage cannot read
-// them, or if write is set and the storage is read-only. For values in memory it costs nothing.
+// Acquire loads all values into memory as float32 and keeps them at one address until the
+// matching [Parameter.Release]. With write the caller may change them. It returns an error if the
+// storage cannot read them, or if write is set and the storage is read-only. For values in memory
+// it costs nothing.
 func (p *Parameter) Acquire(write bool) ([]float32, error) {
 	if p.memory != nil {
 		return p.memory, nil
@@ -95,8 +96,8 @@ func (p *Parameter) Acquire(write bool) ([]float32, error) {
 	return values, nil
 }
 
-// Release ends one [Parameter.Acquire] and takes the same write. After a write it fails if the
-// storage cannot keep the change, which is then lost.
+// Release ends one [Parameter.Acquire] that had the same write. After a write it returns an error
+// if the storage cannot store the change, which is then lost.
 func (p *Parameter) Release(write bool) error {
 	if p.memory != nil {
 		return nil

@@ -19,7 +19,8 @@ func (tp *Tape) unary(name string, x *Tensor, forward func(dst, x []float32), ba
 	})
 }
 
-// gated is the backend's act(x)·up, or act(x) if up is nil. act is one whose result is not its operand.
+// gated runs the backend's act(x)·up, or act(x) if up is nil. The result must not share x's
+// memory.
 func (tp *Tape) gated(name string, x, up *Tensor, act meta.Activation) *Tensor {
 	out := tp.blank(x.shape, x, up)
 	if len(out.data) == 0 {
@@ -37,7 +38,8 @@ func (tp *Tape) gated(name string, x, up *Tensor, act meta.Activation) *Tensor {
 	})
 }
 
-// rowOf returns the length of rows, which threads share, that n elements are cut into for pointwise work.
+// rowOf returns the length of rows into which n elements are divided for pointwise work on
+// several threads.
 func rowOf(n int) int {
 	for row := grain / 4; row >= 64; row /= 2 {
 		if n%row == 0 {

@@ -14,9 +14,9 @@ func (tp *Tape) MaxPool2D(x *Tensor, kernel, stride, padding int) *Tensor {
 	return tp.slidingPool("maxpool2d", x, kernel, stride, padding, true)
 }
 
-// AvgPool2D computes the mean of each position of a square kernel over x [batch, channels, height,
-// width]. Padding counts as zeros, which are among the elements that the sum is divided by. stride 0
-// means kernel. Shapes and errors are those of [Tape.MaxPool2D].
+// AvgPool2D computes the mean at each position of a square kernel over x [batch, channels,
+// height, width]. Padding counts as zeros and is included in the divisor. stride 0 means kernel.
+// Shapes and errors are as in [Tape.MaxPool2D].
 func (tp *Tape) AvgPool2D(x *Tensor, kernel, stride, padding int) *Tensor {
 	return tp.slidingPool("avgpool2d", x, kernel, stride, padding, false)
 }
@@ -33,7 +33,7 @@ func (tp *Tape) AdaptiveAvgPool2D(x *Tensor, height, width int) *Tensor {
 	return tp.pool("adaptive_avgpool2d", x, backend.Pool2DArgs{Rows: backend.Window{Size: x.shape[2], Parts: height}, Cols: backend.Window{Size: x.shape[3], Parts: width}})
 }
 
-// slidingPool is a pool of a kernel that slides.
+// slidingPool is a pool with a sliding kernel.
 func (tp *Tape) slidingPool(name string, x *Tensor, kernel, stride, padding int, most bool) *Tensor {
 	if !tp.ready(name, x) {
 		return tp.void()
@@ -54,7 +54,7 @@ func (tp *Tape) slidingPool(name string, x *Tensor, kernel, stride, padding int,
 	return tp.pool(name, x, a)
 }
 
-// pool is the backend's pool.
+// pool runs the backend's pool.
 func (tp *Tape) pool(name string, x *Tensor, a backend.Pool2DArgs) *Tensor {
 	out := tp.blank([]int{x.shape[0], x.shape[1], a.Rows.Places(), a.Cols.Places()}, x)
 	switch {

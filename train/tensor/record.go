@@ -6,29 +6,29 @@ import (
 	"weak"
 )
 
-// history counts the operations of a tape. The operations themselves are reached from their results
-// only, so that the garbage collector frees those of a result that the caller drops.
+// history counts the operations of a tape. The operations themselves are only reachable from
+// their results, so that the garbage collector frees those of a result that the caller drops.
 type history struct {
-	seq   int // operations so far
-	open  int // those since the last pass ended that are not freed
-	epoch int // passes that ended
+	seq   int // number of operations
+	open  int // operations since the last pass ended that are not freed
+	epoch int // number of passes that ended
 	frees []weak.Pointer[node]
 }
 
 // node is a recorded operation. back reads out's gradient and adds to those of ins.
 type node struct {
 	out     *Tensor
-	ins     []*Tensor // that need a gradient, or whose numbers are not always in memory
+	ins     []*Tensor // that need a gradient, or whose values are not always in memory
 	back    func(grad []float32)
 	seq     int
 	epoch   int
 	waiting int    // operations on out that are not reversed yet
-	once    string // the name of an operation that can be reversed once only
+	once    string // the name of an operation that can be reversed only once
 	ran     bool
 	free    func()
 }
 
-// record keeps the reverse of out's operation, if out needs a gradient.
+// record records the reverse of out's operation, if out needs a gradient.
 func (tp *Tape) record(out *Tensor, back func(grad []float32)) *Tensor {
 	if !out.needs {
 		return out
@@ -54,7 +54,7 @@ func (tp *Tape) recordOnce(name string, out *Tensor, back func(grad []float32)) 
 	return out
 }
 
-// keepFree has free called when out's record is freed.
+// keepFree calls free when out's record is freed.
 func (tp *Tape) keepFree(out *Tensor, free func()) {
 	switch {
 	case free == nil:
@@ -94,8 +94,7 @@ func (t *Tensor) reached() []*node {
 	return all
 }
 
-// unwind reverses operations, and frees those on which no other operation depends that is not
-// reversed yet.
+// unwind reverses operations. It frees those on which no unreversed operation depends.
 func (tp *Tape) unwind(all []*node) {
 	tp.opaque = tp.opaque || len(all) < tp.open // another loss may add to the gradients
 	for i, n := range all {
@@ -152,8 +151,7 @@ func (tp *Tape) discard() {
 	tp.frees = tp.frees[:0]
 }
 
-// reacquire brings parameters that a pass released back into memory, for operations that a later
-// Backward reverses.
+// reacquire loads parameters that a pass released, for operations that a later Backward reverses.
 func (tp *Tape) reacquire(all []*node) {
 	for _, n := range all {
 		for _, in := range n.ins {

@@ -13,8 +13,8 @@ type Rotary struct {
 	cos, sin         []float32 // [positions, pairs]
 }
 
-// NewRotary makes the table of the standard rotary embedding: pair i of a head of dim elements is
-// rotated by position·theta^(-2i/dim). The angles are float32, as in the reference.
+// NewRotary returns the table of the standard rotary embedding: pair i of a head of dim elements
+// is rotated by position·theta^(-2i/dim). The angles are float32, as in the reference.
 func NewRotary(dim, positions int, theta float64) *Rotary {
 	inverse := make([]float32, max(dim/2, 0))
 	for i := range inverse {
@@ -23,8 +23,8 @@ func NewRotary(dim, positions int, theta float64) *Rotary {
 	return NewRotaryFrom(inverse, positions, 1)
 }
 
-// NewRotaryFrom makes a table from given inverse frequencies, one per pair. scale multiplies sines
-// and cosines.
+// NewRotaryFrom returns a table for given inverse frequencies, one per pair. scale multiplies
+// sines and cosines.
 func NewRotaryFrom(inverse []float32, positions int, scale float64) *Rotary {
 	positions = max(positions, 0)
 	t := &Rotary{pairs: len(inverse), positions: positions}
@@ -39,9 +39,9 @@ func NewRotaryFrom(inverse []float32, positions int, scale float64) *Rotary {
 	return t
 }
 
-// Rope rotates the heads of x [batch, length, heads, width]. Of a head's first 2·pairs elements it
-// pairs element i of the first half with element i of the second half. positions has one entry per
-// position of the length; nil means 0, 1, …. A position beyond the table is an error.
+// Rope rotates the heads of x [batch, length, heads, width]. In the first 2·pairs elements of a
+// head, it pairs element i of the first half with element i of the second half. positions has one
+// entry per position of the length; nil means 0, 1, …. A position beyond the table is an error.
 func (tp *Tape) Rope(x *Tensor, t *Rotary, positions []int) *Tensor {
 	if !tp.ready("rope", x) {
 		return tp.void()

@@ -12,7 +12,8 @@ func (tp *Tape) LogSoftmax(x *Tensor, dim int) *Tensor {
 	return tp.softmax("log_softmax", x, dim, true, nil)
 }
 
-// softmax is the backend's, along dim. after, if not nil, is called with a row of x and its result.
+// softmax runs the backend's softmax along dim. after, if not nil, is called with a row of x and
+// its result.
 func (tp *Tape) softmax(name string, x *Tensor, dim int, log bool, after func(x, y []float32)) *Tensor {
 	if !tp.ready(name, x) {
 		return tp.void()
@@ -21,7 +22,7 @@ func (tp *Tape) softmax(name string, x *Tensor, dim int, log bool, after func(x,
 	if !ok {
 		return tp.fail("%s: x has shape %v: dimension %d is out of range", name, x, dim)
 	}
-	if before, n, last := x.around(d); last != 1 { // bring the dimension to the end
+	if before, n, last := x.around(d); last != 1 { // make the dimension the last one
 		flat := tp.Transpose(tp.Reshape(x, before, n, last), 1, 2)
 		return tp.Reshape(tp.Transpose(tp.softmax(name, flat, 2, log, after), 1, 2), x.shape...)
 	}

@@ -9,8 +9,8 @@ import (
 // Storage holds the values of a [Parameter]: all in memory ([Memory]), one shard per rank, in a
 // file, or in another dtype.
 //
-// Tapes, models, optimizers and checkpoints access the values only through Acquire and Release, so
-// that any Storage can be trained. Several parameters, also of different ranks, may share a
+// Tapes, models, optimizers and checkpoints access the values only through Acquire and Release,
+// so that any Storage can be trained. Several parameters, also of different ranks, may share a
 // Storage: its methods must be safe for concurrent use. A caller that acquires with write must be
 // the only one that has acquired. The order of a training loop ensures that.
 type Storage interface {
@@ -22,22 +22,24 @@ type Storage interface {
 	// first on: all, those of its shard, or none. The slice is valid until the next Acquire or
 	// Release.
 	Resident() (first int, values []float32)
-	// Acquire brings all elements into memory as float32, in the parameter's order. They stay at
+	// Acquire loads all elements into memory as float32, in the parameter's order. They stay at
 	// one address until the matching Release. Calls are counted: several readers share one slice.
-	// It may block on reads, or on other ranks that must call it too. It fails if the values cannot
-	// be read, or if write is set and they cannot be changed.
+	// Acquire may block on reads, or on other ranks that must call it too. It returns an error if
+	// the values cannot be read, or if write is set and they cannot be changed.
 	Acquire(write bool) ([]float32, error)
-	// Release ends one Acquire. After a write it stores the values, and fails if it cannot.
+	// Release ends one Acquire. After a write it stores the values, and returns an error if it
+	// cannot.
 	Release(write bool) error
 }
 
 // Sharded is a [Storage] of which each rank has a part. All ranks must call Acquire and Release
-// together and in the same order, so they must run the same passes: uneven inputs, and windows in
-// which a rank has no batch, are not supported. While a rank has acquired the values, its further
-// calls do not wait for the others. Saving uses this: all ranks acquire, and one rank writes.
+// together and in the same order, so they must run the same passes: uneven inputs, and
+// accumulation windows in which a rank has no batch, are not supported. While a rank has acquired
+// the values, its further calls do not wait for the others. To save, all ranks acquire, and one
+// rank writes.
 type Sharded interface {
 	Storage
-	// Ranks returns the number of ranks that must call together. 1 waits for none.
+	// Ranks returns the number of ranks that must call together. With 1, calls do not wait.
 	Ranks() int
 }
 
@@ -55,13 +57,13 @@ func (m Memory) DType() meta.DType { return meta.Float32 }
 // Resident returns all elements.
 func (m Memory) Resident() (int, []float32) { return 0, m }
 
-// Acquire returns the slice. It does not fail.
+// Acquire returns the slice. It never fails.
 func (m Memory) Acquire(bool) ([]float32, error) { return m, nil }
 
 // Release does nothing.
 func (m Memory) Release(bool) error { return nil }
 
-// used is the key of a parameter's tensor on a tape. One within NoGrad needs no gradient.
+// used is the key of a parameter's tensor on a tape. A tensor within NoGrad needs no gradient.
 type used struct {
 	p     *Parameter
 	needs bool

@@ -11,9 +11,9 @@ import (
 
 // Options configures a [Tape]. The zero value is ready to use.
 type Options struct {
-	// Threads is the number of threads that compute results. 0 means GOMAXPROCS.
+	// Threads is the number of compute threads. 0 means GOMAXPROCS.
 	Threads int
-	// Kernels names the kernel variant: "go", "avx2", …. Empty selects the fastest.
+	// Kernels names the kernel variant: "go", "avx2", …. "" selects the fastest.
 	Kernels string
 	// Autocast is the precision of products outside [Tape.Autocast].
 	Autocast Precision
@@ -33,19 +33,20 @@ type Tape struct {
 	history
 	complete  func(*Parameter)
 	firsts    []firstUse          // of trainable parameters, in order
-	begun     map[*Parameter]bool // that are in firsts, or were
-	reversing int                 // the number of the operation that is being reversed
+	begun     map[*Parameter]bool // parameters that are in firsts, or were
+	reversing int                 // number of the operation that is being reversed
 	opaque    bool                // an operation adds to parameters that the tape does not know
 	uses      map[used]*Tensor
-	acquired  []*Tensor              // of uses, whose numbers are not always in memory
+	acquired  []*Tensor              // of uses, whose values are not always in memory
 	grads     []*Parameter           // whose gradients are acquired
-	spare     map[int]*shelf         // memory to use again, by length
+	spare     map[int]*shelf         // memory for reuse, by length
 	scope     int                    // depth of Within
-	lent      []weak.Pointer[Tensor] // memory that comes back at the end of the pass
+	lent      []weak.Pointer[Tensor] // memory that is reclaimed at the end of the pass
 	prune     int                    // the length of lent at which collected tensors are removed
 }
 
-// NewTape makes an empty tape. If the kernel variant is unknown, that is the tape's first error.
+// NewTape returns an empty tape. If the kernel variant is unknown, that is the tape's first
+// error.
 func NewTape(o Options) *Tape {
 	tp := &Tape{threads: o.Threads, autocast: o.Autocast, uses: map[used]*Tensor{}, spare: map[int]*shelf{}}
 	if tp.threads <= 0 {
@@ -57,18 +58,18 @@ func NewTape(o Options) *Tape {
 	return tp
 }
 
-// Err returns the first error since the tape was made or reset.
+// Err returns the first error since the tape was created or reset.
 func (tp *Tape) Err() error { return tp.err }
 
 // Reset discards the record, as after a pass without Backward. It returns and clears the error.
-// Tensors that depend on parameters cannot be used after it.
+// Tensors that depend on parameters must not be used afterwards.
 func (tp *Tape) Reset() error {
 	tp.discard()
 	tp.pass++
 	return tp.end()
 }
 
-// end ends a pass. Memory that is lent comes back, unless operations remain that may read it.
+// end ends a pass. It reclaims lent memory, unless operations remain that may read it.
 func (tp *Tape) end() error {
 	tp.releaseGradients(nil)
 	err := tp.err
@@ -98,8 +99,9 @@ func (tp *Tape) NoGrad(f func()) {
 
 func (tp *Tape) recording() bool { return tp.silent == 0 }
 
-// Input makes a constant tensor from data, which the tape keeps and does not change. Without a
-// shape it is a vector. Data that does not fill the shape is an error. Only a [Parameter] gets a gradient.
+// Input returns a constant tensor with data, which the tape keeps and does not change. Without a
+// shape it is a vector. Data that does not fill the shape is an error. Only a [Parameter] gets a
+// gradient.
 func (tp *Tape) Input(data []float32, shape ...int) *Tensor {
 	if tp.err != nil {
 		return tp.void()
@@ -113,7 +115,7 @@ func (tp *Tape) Input(data []float32, shape ...int) *Tensor {
 	return &Tensor{tape: tp, data: data, shape: slices.Clone(shape), pass: tp.pass}
 }
 
-// Scalar makes a constant without dimensions.
+// Scalar returns a constant without dimensions.
 func (tp *Tape) Scalar(v float32) *Tensor {
 	if tp.err != nil {
 		return tp.void()
@@ -154,7 +156,7 @@ func (tp *Tape) ready(name string, ins ...*Tensor) bool {
 	return true
 }
 
-// result makes the zeroed tensor of an operation's result.
+// result returns a zeroed tensor for the result of an operation.
 func (tp *Tape) result(shape []int, ins ...*Tensor) *Tensor {
 	if tp.scope == 0 {
 		return tp.made(make([]float32, count(shape)), shape, ins...)
@@ -173,7 +175,7 @@ func (tp *Tape) blank(shape []int, ins ...*Tensor) *Tensor {
 	return out
 }
 
-// view makes a tensor of count(shape) elements of x, from index at on.
+// view returns a tensor of count(shape) elements of x, from index at on.
 func (tp *Tape) view(x *Tensor, at int, shape []int) *Tensor {
 	n := count(shape)
 	out := tp.made(x.data[at:at+n:at+n], shape, x)
@@ -184,7 +186,7 @@ func (tp *Tape) view(x *Tensor, at int, shape []int) *Tensor {
 	return out
 }
 
-// made makes the tensor of an operation's result from existing data.
+// made returns a tensor for the result of an operation from existing data.
 func (tp *Tape) made(data []float32, shape []int, ins ...*Tensor) *Tensor {
 	out := &Tensor{tape: tp, data: data, shape: slices.Clone(shape), pass: tp.pass}
 	for _, t := range ins {
@@ -200,9 +202,9 @@ func (tp *Tape) made(data []float32, shape []int, ins ...*Tensor) *Tensor {
 }
 
 // Backward adds scale times the gradient of loss, a tensor of one element, to the Grad of each
-// trainable parameter that loss depends on. It frees what it reverses, except the operations on which
-// another result depends that is not reversed yet: several losses of one pass can each be reversed.
-// An error frees the whole record.
+// trainable parameter on which loss depends. It frees the operations that it reverses, except
+// those on which another, unreversed result depends: several losses of one pass can each be
+// reversed. An error frees the whole record.
 func (tp *Tape) Backward(loss *Tensor, scale float32) error {
 	if tp.ready("backward", loss) && loss.Len() != 1 {
 		tp.fail("backward: the loss has shape %v, want one element", loss)
@@ -246,7 +248,8 @@ type firstUse struct {
 	at int
 }
 
-// report releases the gradients of the parameters, and calls complete for them, that no operation before number i uses.
+// report releases the gradients of parameters that no operation before number i uses, and calls
+// complete for them.
 func (tp *Tape) report(i int) {
 	for n := len(tp.firsts) - 1; n >= 0 && tp.firsts[n].at >= i && !tp.opaque && tp.err == nil; n-- {
 		tp.releaseGradients(tp.firsts[n].p)
@@ -257,9 +260,9 @@ func (tp *Tape) report(i int) {
 	}
 }
 
-// BackwardReady is [Backward] that calls ready for each parameter whose gradient is complete while
-// the pass goes on, in its goroutine. It does not call it for parameters of a [Tape.Function] without
-// Params or within [Tape.Checkpoint], nor for any other parameter of a pass that has one.
+// BackwardReady is [Backward] that calls ready for each parameter whose gradient is complete,
+// during the pass and in its goroutine. It does not call it for parameters of a [Tape.Function]
+// without Params or within [Tape.Checkpoint], nor for any other parameter of a pass that has one.
 func BackwardReady(loss *Tensor, scale float32, ready func(*Parameter)) error {
 	if loss == nil {
 		return Backward(loss, scale)

@@ -12,15 +12,15 @@ type Tensor struct {
 	tape  *Tape
 	data  []float32
 	shape []int
-	param *Parameter // nil unless made by Use
-	grad  []float32  // while Backward runs
-	needs bool       // a gradient is wanted
-	pass  int        // the tape's pass that made it
-	lent  bool       // the memory is the tape's, which takes it back
-	wide  []float64  // the numbers in float64, where a convolution asked for it
-	node  *node      // the operation that made it, if it needs a gradient
+	param *Parameter // nil unless created by Use
+	grad  []float32  // set while Backward runs
+	needs bool       // needs a gradient
+	pass  int        // the tape's pass that created it
+	lent  bool       // the memory is the tape's, which reclaims it
+	wide  []float64  // the values in float64, if a convolution uses them
+	node  *node      // the operation that created it, if it needs a gradient
 	ins   []*Tensor  // the operands that Backward needs, until the operation is recorded
-	// released says that the numbers of param are not in memory any more.
+	// released reports that the values of param are no longer in memory.
 	released bool
 
 	// A view shares the data of base from index at on, and its gradient is part of base's.
@@ -47,7 +47,7 @@ func (t *Tensor) Shape() []int {
 // Len returns the number of elements.
 func (t *Tensor) Len() int { return len(t.Data()) }
 
-// Tape returns the tape that t was made on.
+// Tape returns the tape on which t was created.
 func (t *Tensor) Tape() *Tape { return t.tape }
 
 // RequiresGrad reports whether t depends on a trainable parameter.

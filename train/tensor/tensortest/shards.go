@@ -10,8 +10,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Shard is a storage of which each rank keeps a part. Its first Acquire waits for that of all other
-// ranks and copies all parts; Release keeps the own part and poisons the copy.
+// Shard is a storage of which each rank keeps a part. Its first Acquire waits for that of all
+// other ranks and copies all parts. Release stores the rank's own part and poisons the copy.
 type Shard struct {
 	// Acquired counts the calls of Acquire that waited for the other ranks.
 	Acquired int
@@ -24,7 +24,7 @@ type Shard struct {
 	writing bool
 }
 
-// shards is what the ranks of a parameter share.
+// shards is the state that the ranks of a parameter share.
 type shards struct {
 	ctx    context.Context
 	mu     sync.Mutex
@@ -40,8 +40,8 @@ type round struct {
 	done    chan struct{}
 }
 
-// NewShards splits values between n ranks, the first ranks getting one element more if n does not
-// divide their number. The end of ctx ends waiting.
+// NewShards splits values between n ranks. If n does not divide their number, the first ranks get
+// one element more. Waiting ends with ctx.
 func NewShards(ctx context.Context, values []float32, n int) []*Shard {
 	all := &shards{ctx: ctx, length: len(values), round: &round{done: make(chan struct{})}}
 	first := 0

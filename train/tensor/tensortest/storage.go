@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Elsewhere is a storage that keeps values as bytes, as a file does. Each Acquire shows them at
+// Elsewhere is a storage that keeps values as bytes, like a file. Each Acquire returns them at
 // another address, which Release fills with NaN.
 type Elsewhere struct {
 	// Fails, if not nil, is returned by the next Acquire or Release.
@@ -54,7 +54,7 @@ func (e *Elsewhere) Resident() (int, []float32) {
 	return 0, e.values
 }
 
-// Acquire fails if a writer holds the values, or with write if any caller does.
+// Acquire returns an error if a writer holds the values, or with write if any caller does.
 func (e *Elsewhere) Acquire(write bool) ([]float32, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
