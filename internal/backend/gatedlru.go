@@ -2,7 +2,8 @@ package backend
 
 import "github.com/heftai/heft/internal/tensor"
 
-// GatedUnits is implemented by a Backend that runs the recurrence of RecurrentGemma, as [Recurrent] does others.
+// GatedUnits is implemented by a Backend that supports the recurrence of RecurrentGemma. It is
+// like the operations of [Recurrent].
 type GatedUnits interface {
 	// GatedLRU is the recurrence of the real-gated linear recurrent unit (RG-LRU). Each channel has a state of one number:
 	//
@@ -13,18 +14,19 @@ type GatedUnits interface {
 	GatedLRU(dst tensor.Tensor, in GatedLRUInputs, s States, a GatedLRUArgs)
 }
 
-// GatedUnitGradients has the reverse of [GatedUnits.GatedLRU], as [RecurrentGradients] has those of [Recurrent].
+// GatedUnitGradients has the backward operation of [GatedUnits.GatedLRU]. It is like those of
+// [RecurrentGradients].
 type GatedUnitGradients interface {
 	GatedUnits
-	// GatedLRUGrad is the reverse of GatedLRU; d are the gradients of in. As transformers does, it takes the root's slope to
-	// be at most 1000.
+	// GatedLRUGrad is the backward operation of GatedLRU; d holds the gradients of in. Like
+	// transformers, it limits the slope of the root to 1000.
 	GatedLRUGrad(d GatedLRUInputs, dy tensor.Tensor, in GatedLRUInputs, s States, a GatedLRUArgs)
 }
 
-// GatedLRUInputs are the operands of [GatedUnits.GatedLRU].
+// GatedLRUInputs holds the operands of [GatedUnits.GatedLRU].
 type GatedLRUInputs struct{ X, Gate, Rate tensor.Tensor }
 
-// GatedLRUArgs are the parameters of a layer.
+// GatedLRUArgs holds the parameters of a layer.
 type GatedLRUArgs struct {
 	Channels int
 	Power    float32

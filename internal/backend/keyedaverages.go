@@ -2,7 +2,8 @@ package backend
 
 import "github.com/heftai/heft/internal/tensor"
 
-// KeyedAverages is implemented by a Backend that runs the recurrence of RWKV, as [Recurrent] does others.
+// KeyedAverages is implemented by a Backend that supports the recurrence of RWKV. It is like the
+// operations of [Recurrent].
 type KeyedAverages interface {
 	// WKV averages the values of a channel by the exponentials of its keys, which decay from token to token. With w =
 	// -exp(decay), for one token of a sequence:
@@ -14,18 +15,19 @@ type KeyedAverages interface {
 	WKV(dst tensor.Tensor, in WKVInputs, s States, a WKVArgs)
 }
 
-// KeyedAverageGradients has the reverse of [KeyedAverages.WKV], as [RecurrentGradients] has those of [Recurrent].
+// KeyedAverageGradients has the backward operation of [KeyedAverages.WKV]. It is like those of
+// [RecurrentGradients].
 type KeyedAverageGradients interface {
 	KeyedAverages
-	// WKVGrad is the reverse of WKV; d are the gradients of in.
+	// WKVGrad is the backward operation of WKV; d holds the gradients of in.
 	WKVGrad(d WKVInputs, dy tensor.Tensor, in WKVInputs, s States, a WKVArgs)
 }
 
-// WKVInputs are the operands of [KeyedAverages.WKV].
+// WKVInputs holds the operands of [KeyedAverages.WKV].
 type WKVInputs struct{ K, V, Decay, First tensor.Tensor }
 
-// WKVArgs are the parameters of a layer.
+// WKVArgs holds the parameters of a layer.
 type WKVArgs struct{ Channels int }
 
-// WKVState is how many numbers the state of a channel is.
+// WKVState is the number of values in the state of a channel.
 const WKVState = 3

@@ -5,25 +5,26 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Quant has what dequantises the codes of a [Matrix].
+// A Quant holds what is needed to dequantise the codes of a [Matrix].
 type Quant struct {
 	*meta.Quant
-	// Scales, Zeros, Index and Global are as the checkpoint stores them; absent where the
+	// Scales, Zeros, Index and Global are as the checkpoint stores them. They are absent if the
 	// format has none.
 	Scales, Zeros, Index, Global tensor.Tensor
-	// Width is the columns of the stored matrix.
+	// Width is the number of columns of the stored matrix.
 	Width int
 	// Height is the number of rows of a stored matrix of QuantQ8 or QuantQ4 whose rows are
-	// interleaved, as quant.Packed describes. It is 0 for a matrix stored in rows, as in a file.
+	// interleaved, as quant.Packed describes. It is 0 for a matrix that is stored row by row, as
+	// in a file.
 	Height int
-	// Ascending is set for a matrix in rows that was converted: products that round nothing add the columns
-	// in ascending order, as those of interleaved rows do.
+	// Ascending is set for a converted matrix that is stored row by row. Products that do not
+	// round then add the columns in ascending order, as for interleaved rows.
 	Ascending bool
 }
 
-// Holds reports whether data, the codes of q, and its scales, zeros and index have as many rows of
-// Width columns. It allocates nothing. It does not check that the groups of an index exist;
-// operations do.
+// Holds reports whether data, the codes of q, and its scales, zeros and index have the given
+// number of rows of Width columns. It does not allocate. It does not check that the groups of an
+// index exist; operations do.
 func (q *Quant) Holds(data []byte, rows int) bool {
 	if q.Height > 0 {
 		if q.Height < rows {
@@ -37,7 +38,7 @@ func (q *Quant) Holds(data []byte, rows int) bool {
 	}
 	codes, _, _, index := q.Entries(rows, q.Width)
 	groups := rows
-	if q.Index.Data != nil && row.Layout == meta.InputsFirst { // groups of rows, whose number is not known
+	if q.Index.Data != nil && row.Layout == meta.InputsFirst { // groups of rows, whose number is unknown
 		groups = 1
 	}
 	_, scales, zeros, _ := q.Entries(groups, q.Width)

@@ -5,14 +5,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Recurrent is implemented by a Backend that runs layers with a state for each sequence. Each
-// operation goes through the tokens of a sequence one by one, in order, so a result does not
-// depend on how a prompt is divided into passes. The state of a span is read from slot From of the
-// memory, and written to slot To after the last token. If neither is used, the memory may be absent.
+// Recurrent is implemented by a Backend that supports layers with a state for each sequence. Each
+// operation processes the tokens of a sequence one by one, in order, so a result does not depend
+// on how a prompt is divided into passes. The state of a span is read from slot From of the
+// memory, and written to slot To after the last token. If neither is used, the memory may be
+// absent.
 type Recurrent interface {
-	// ShortConv convolves each channel of x with its own kernel along the tokens:
-	// dst[t][c] = act(bias[c] + sum over j of weight[c][j] * x[t-K+1+j][c]), where tokens before the
-	// first are zero. weight is [channels, K], bias [channels] or absent. The state has the last K-1
+	// ShortConv convolves each channel of x with its own kernel along the tokens: dst[t][c] =
+	// act(bias[c] + sum over j of weight[c][j] * x[t-K+1+j][c]), where tokens before the first
+	// are zero. weight is [channels, K], bias [channels] or absent. The state has the last K-1
 	// rows of x, oldest first. dst and x must not overlap.
 	ShortConv(dst, x, weight, bias tensor.Tensor, s States, act meta.Activation)
 	// DeltaRule is the recurrence of a gated delta net. For each value head, with the queries and
@@ -36,29 +37,29 @@ type Recurrent interface {
 	StateSpace(dst tensor.Tensor, in StateSpaceInputs, s States, a StateSpaceArgs)
 }
 
-// RecurrentGradients has the reverses of the operations of [Recurrent], for whole sequences: From
-// and To of all spans are -1. As in [Gradients], a method adds to the gradients of the operands, dy
-// is the gradient of the result, and absent gradients are not computed.
+// RecurrentGradients has the backward operations of [Recurrent], for whole sequences: From and To
+// of all spans are -1. As in [Gradients], a method adds to the gradients of the operands, dy is
+// the gradient of the result, and absent gradients are not computed.
 type RecurrentGradients interface {
 	Recurrent
-	// ShortConvGrad is the reverse of ShortConv; d are the gradients of in.
+	// ShortConvGrad is the backward operation of ShortConv; d holds the gradients of in.
 	ShortConvGrad(d ConvInputs, dy tensor.Tensor, in ConvInputs, s States, act meta.Activation)
-	// DeltaRuleGrad is the reverse of DeltaRule; d are the gradients of in.
+	// DeltaRuleGrad is the backward operation of DeltaRule; d holds the gradients of in.
 	DeltaRuleGrad(d DeltaInputs, dy tensor.Tensor, in DeltaInputs, s States, a DeltaArgs)
-	// StateSpaceGrad is the reverse of StateSpace; d are the gradients of in.
+	// StateSpaceGrad is the backward operation of StateSpace; d holds the gradients of in.
 	StateSpaceGrad(d StateSpaceInputs, dy tensor.Tensor, in StateSpaceInputs, s States, a StateSpaceArgs)
 }
 
-// ConvInputs are the operands of [Recurrent.ShortConv].
+// ConvInputs holds the operands of [Recurrent.ShortConv].
 type ConvInputs struct{ X, Weight, Bias tensor.Tensor }
 
-// StateSpaceInputs are the operands of [Recurrent.StateSpace].
+// StateSpaceInputs holds the operands of [Recurrent.StateSpace].
 type StateSpaceInputs struct {
 	X, B, C, DT     tensor.Tensor
 	ALog, DTBias, D tensor.Tensor // [Heads]
 }
 
-// StateSpaceArgs are the parameters of a layer.
+// StateSpaceArgs holds the parameters of a layer.
 type StateSpaceArgs struct {
 	Heads, Groups     int // Heads is a multiple of Groups
 	HeadDim, StateDim int
@@ -80,13 +81,13 @@ type DeltaArgs struct {
 	// Strength multiplies the sigmoid of b; 0 means 1.
 	Strength float32
 	Tiled    bool // value head v has key head v mod KeyHeads, not v/(ValueHeads/KeyHeads)
-	// ByChannel says that each channel of a key decays by itself (Kimi's delta attention). Floor, 0 for none, bounds the
-	// logarithms of the decays.
+	// ByChannel gives each channel of a key its own decay (Kimi's delta attention). Floor, if not
+	// 0, bounds the logarithms of the decays.
 	ByChannel bool
 	Floor     float32
 }
 
-// Decays returns how many decays the value heads have together.
+// Decays returns the total number of decays of the value heads.
 func (a *DeltaArgs) Decays() int {
 	if a.ByChannel {
 		return a.ValueHeads * a.KeyDim
@@ -104,7 +105,7 @@ func (a *DeltaArgs) KeyHead(value int) int {
 
 // States says where an operation finds the states of the sequences of a pass.
 type States struct {
-	Memory tensor.Tensor // float32 [slots, elements]
+	Memory tensor.Tensor // [slots, elements] of float32
 	First  int           // the first element of a slot that belongs to the operation
 	Spans  []StateSpan   // the sequences, which together cover all rows, in order
 }
@@ -112,10 +113,10 @@ type States struct {
 // A StateSpan is the rows of one sequence in a pass: Rows rows from First on.
 type StateSpan struct {
 	First, Rows int
-	// From and To are slots. From is -1 for a sequence without tokens, whose state is all zeros, and To
-	// is -1 if the state after the last token is not needed, as in training.
+	// From and To are slots. From is -1 for a sequence without tokens, whose state is all zeros.
+	// To is -1 if the state after the last token is not needed, as in training.
 	From, To int32
-	// SaveAfter, if not 0, is a number of rows after which the state is copied to slot Save too.
+	// SaveAfter, if not 0, is a number of rows after which the state is also copied to slot Save.
 	SaveAfter int
 	Save      int32
 }

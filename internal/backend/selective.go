@@ -2,7 +2,8 @@ package backend
 
 import "github.com/heftai/heft/internal/tensor"
 
-// Scans is implemented by a Backend that runs the recurrence of the first Mamba, as [Recurrent] does others.
+// Scans is implemented by a Backend that supports the recurrence of Mamba (version 1). It is like
+// the operations of [Recurrent].
 type Scans interface {
 	// SelectiveScan is the recurrence of Mamba. Each channel has a state of StateDim numbers:
 	//
@@ -13,20 +14,21 @@ type Scans interface {
 	SelectiveScan(dst tensor.Tensor, in SelectiveInputs, s States, a SelectiveArgs)
 }
 
-// ScanGradients has the reverse of [Scans.SelectiveScan], as [RecurrentGradients] has those of [Recurrent].
+// ScanGradients has the backward operation of [Scans.SelectiveScan]. It is like those of
+// [RecurrentGradients].
 type ScanGradients interface {
 	Scans
-	// SelectiveScanGrad is the reverse of SelectiveScan; d are the gradients of in.
+	// SelectiveScanGrad is the backward operation of SelectiveScan; d holds the gradients of in.
 	SelectiveScanGrad(d SelectiveInputs, dy tensor.Tensor, in SelectiveInputs, s States, a SelectiveArgs)
 }
 
-// SelectiveInputs are the operands of [Scans.SelectiveScan].
+// SelectiveInputs holds the operands of [Scans.SelectiveScan].
 type SelectiveInputs struct {
 	X, B, C, DT tensor.Tensor
 	ALog, D     tensor.Tensor
 }
 
-// SelectiveArgs are the parameters of a layer.
+// SelectiveArgs holds the parameters of a layer.
 type SelectiveArgs struct {
 	Channels, StateDim int
 	Rates              bool // ALog has -exp(aLog)

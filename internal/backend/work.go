@@ -2,38 +2,43 @@ package backend
 
 import "github.com/heftai/heft/meta"
 
-// Work is what passes ask of a backend at most, so that it can say in advance how much memory its
-// operations take beside tensors.
+// Work is the maximum work of a pass. A backend computes from it how much memory its operations
+// take in addition to tensors.
 type Work struct {
 	Products  []ProductWork
 	Attention []AttentionWork
-	// Columns is the width of the widest row that an operation keeps a copy of.
+	// Columns is the width of the widest row that an operation copies.
 	Columns int
-	// Vector is the elements of the longest vector: of a bias, a norm, a convolution.
+	// Vector is the number of elements of the longest vector, such as a bias, a norm or a
+	// convolution.
 	Vector int
-	// Taps is the most tokens times operands that a channel of a convolution or of a pool keeps.
+	// Taps is the maximum number of tokens times operands that a channel of a convolution or of a
+	// pool keeps.
 	Taps int
 	// KVDType is the dtype of the KV cache.
 	KVDType meta.DType
 }
 
-// ProductWork is a product of Tokens rows with a weight without Data. Together is the rows of all products
-// of an operation that have inputs of their own, at least Tokens.
+// ProductWork is a product of Tokens rows with a weight without Data. Together is the total
+// number of rows of the products of an operation that have their own inputs, at least Tokens.
 type ProductWork struct {
 	Weight           Matrix
 	Tokens, Together int
 }
 
-// AttentionWork is one layer's attention of at most Tokens of a sequence, which has at most Context.
+// AttentionWork is one layer's attention of at most Tokens of a sequence, which has at most
+// Context.
 type AttentionWork struct {
 	Heads, KVHeads, Dim, ValueDim int
 	Window                        int // 0: all
 	Context, Tokens               int
-	// Count is the most keys that a query sees, where an indexer or entries choose them; 0 for all.
+	// Count is the maximum number of keys to which a query attends if an indexer or entries
+	// select them; 0 means all.
 	Count int
-	// Rate is the tokens of an entry of compressed attention, 0 for none, and Index what chooses keys.
+	// Rate is the number of tokens per entry of compressed attention, or 0. Index describes the
+	// indexer of keys.
 	Rate  int
 	Index IndexArgs
-	// Blocks is what chooses blocks of keys, with Count 0.
+	// Blocks describes the indexer of blocks of keys. Count is then 0.
 	Blocks BlockArgs
 }

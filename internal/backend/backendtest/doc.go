@@ -1,12 +1,11 @@
-// Package backendtest is the conformance suite of package backend. [Run] compares every
-// operation with a plain float64 reference and holds the law of exactness: a row of a
-// result has the same bits alone and in any batch, from aligned and misaligned weights,
-// chunked and whole. [Same] compares two backends bit by bit, such as one with one
-// thread and one with four.
+// Package backendtest is the conformance suite of package backend. [Run] compares every operation
+// with a plain float64 reference and checks exactness: a row of a result has the same bits alone
+// and in any batch, with aligned and misaligned weights, in chunks and as a whole. [Same]
+// compares two backends bit by bit, such as one with one thread and one with four.
 //
-// A backend with gradients has them compared with quotients of differences.
+// Gradients of a backend are compared with finite differences.
 //
-// It knows the interface only, so that it runs on memory of a device as well.
+// The suite only uses the interface, so that it also runs on device memory.
 package backendtest
 
 import (
@@ -78,8 +77,9 @@ var suite = []struct {
 	{"Pool2D", testPool2D},
 }
 
-// Run tests the backend that open makes. Each subtest opens and closes its own. without names the subtests of operations
-// that the backend does not have; a backend that lacks others fails.
+// Run tests the backend that open returns. Each subtest opens and closes its own. without names
+// the subtests of operations that the backend does not have. A backend that lacks other
+// operations fails.
 func Run(t *testing.T, open func() backend.Backend, without ...string) {
 	for _, c := range suite {
 		if slices.Contains(without, c.name) {

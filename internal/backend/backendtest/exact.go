@@ -10,8 +10,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// SameExact runs every operation that rounds no activation on both backends and compares the results bit
-// by bit: what `--precision high` promises of any two devices. The formats are those that both support.
+// SameExact runs every operation that does not round activations on both backends and compares
+// the results bit by bit. `--precision high` guarantees equal bits for any two devices. It uses
+// the formats that both support.
 func SameExact(t *testing.T, a, b backend.Backend) {
 	t.Helper()
 	x, y := newEnv(t, a), newEnv(t, b)

@@ -7,7 +7,7 @@ import (
 
 var _ backend.Alternating = (*Recorder)(nil)
 
-// PredictStreams keeps its operands.
+// PredictStreams stores its operands.
 func (r *Recorder) PredictStreams(streams, weights tensor.Tensor) {
 	if r.unrecorded(streams) {
 		r.compute.PredictStreams(streams, weights)
@@ -21,7 +21,7 @@ func (r *Recorder) PredictStreams(streams, weights tensor.Tensor) {
 	}, streams)
 }
 
-// CorrectStreams keeps its operands, and of the streams the active one.
+// CorrectStreams stores its operands, and of the streams the active one.
 func (r *Recorder) CorrectStreams(streams, y, weights tensor.Tensor, active int) {
 	if r.unrecorded(streams) {
 		r.compute.CorrectStreams(streams, y, weights, active)
@@ -35,7 +35,7 @@ func (r *Recorder) CorrectStreams(streams, y, weights tensor.Tensor, active int)
 	}, streams)
 }
 
-// Magnify keeps its operands.
+// Magnify stores its operands.
 func (r *Recorder) Magnify(x, as tensor.Tensor) {
 	if r.unrecorded(x) {
 		r.compute.Magnify(x, as)
@@ -49,7 +49,7 @@ func (r *Recorder) Magnify(x, as tensor.Tensor) {
 	}, x)
 }
 
-// CutOff keeps its operand.
+// CutOff stores its operand.
 func (r *Recorder) CutOff(x tensor.Tensor, by float32) {
 	if r.unrecorded(x) {
 		r.compute.CutOff(x, by)

@@ -7,14 +7,14 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// host is the gradient of floats on the host. Their memory may be written again later; then the
-// newest entry counts.
+// host is the gradient of floats on the host. If their memory is written again later, the newest
+// entry counts.
 type host struct {
 	begin *float32
 	grad  []float32
 }
 
-// addHost adds a gradient of zeros for v, which was just written.
+// addHost adds a zero gradient for v, which was just written.
 func (r *Recorder) addHost(v []float32) []float32 {
 	h := host{unsafe.SliceData(v), make([]float32, len(v))}
 	r.hosts = append(r.hosts, h)

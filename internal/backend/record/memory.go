@@ -12,8 +12,8 @@ import (
 // chunkFloats is the minimum size of a chunk of memory, from which Take takes matrices.
 const chunkFloats = 1 << 20
 
-// memory has the blocks, their shadows, and the chunks that Take uses. All views of a block have its number
-// as their owner, below 0, as owners of weights are above it.
+// memory holds the blocks, their shadows, and the chunks that Take uses. All views of a block
+// have its number as their owner. It is negative, because owners of weights are positive.
 type memory struct {
 	backend backend.Backend
 	blocks  map[int32]*block // by owner
@@ -21,21 +21,21 @@ type memory struct {
 	failed  error
 
 	chunks []*block // in the order of their use
-	chunk  int      // the one at hand
-	used   int      // floats of it
+	chunk  int      // index of the current one
+	used   int      // floats used in it
 	spare  []tensor.Tensor
-	// replaced is memory that has the gradient instead of the values.
+	// replaced is memory that holds the gradient instead of the values.
 	replaced struct {
 		owner  int32
 		lo, hi uintptr
 	}
 }
 
-// A block is memory of the backend.
+// A block is memory allocated from the backend.
 type block struct {
 	lo     uintptr
 	memory tensor.Tensor
-	shadow tensor.Tensor // absent until it is asked for
+	shadow tensor.Tensor // absent until first used
 	chunk  bool
 	idle   bool // the shadow is zeros and unused
 }
@@ -64,7 +64,8 @@ func (m *memory) free(t tensor.Tensor) {
 	m.backend.Free(t)
 }
 
-// shadow returns the same view of the gradients. It is absent for memory of others.
+// shadow returns the same view of the gradients. It is absent for memory that the recorder did
+// not allocate.
 func (m *memory) shadow(t tensor.Tensor) (tensor.Tensor, error) {
 	at := address(t)
 	if t.Owner == m.replaced.owner && m.replaced.lo <= at && at < m.replaced.hi {
@@ -88,7 +89,7 @@ func (m *memory) shadow(t tensor.Tensor) (tensor.Tensor, error) {
 	return t, nil
 }
 
-// shade allocates a shadow of zeros for a block.
+// shade allocates a zeroed shadow for a block.
 func (m *memory) shade(b *block) (err error) {
 	n := b.memory.Elements()
 	if b.shadow = m.takeSpare(n); b.shadow.IsZero() {
@@ -162,8 +163,8 @@ func (m *memory) replaceLargest() {
 	m.free(largest.memory)
 }
 
-// rewind frees the memory that was taken since. Its shadows, which are zeros, may be used for other
-// blocks.
+// rewind frees the memory that was taken since the given position. Its shadows, which are zeros,
+// may be used for other blocks.
 func (m *memory) rewind(chunk, used int) {
 	first := chunk
 	if used > 0 {
@@ -175,7 +176,7 @@ func (m *memory) rewind(chunk, used int) {
 	m.chunk, m.used = chunk, used
 }
 
-// lend makes a block's shadow of zeros available to other blocks.
+// lend makes a block's zeroed shadow available to other blocks.
 func (m *memory) lend(b *block) {
 	if !b.shadow.IsZero() {
 		m.spare = append(m.spare, b.shadow)
@@ -193,7 +194,8 @@ func (m *memory) lendIdle() {
 	}
 }
 
-// idle reports whether the gradients of a block are all zero until a reverse adds to them.
+// idle sets whether the gradients of a block are all zero until a backward operation adds to
+// them.
 func (m *memory) idle(t tensor.Tensor, is bool) {
 	if b := m.blocks[t.Owner]; b != nil {
 		b.idle = is

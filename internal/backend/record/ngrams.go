@@ -10,7 +10,7 @@ import (
 
 var _ backend.NGrams = (*Recorder)(nil)
 
-// DilatedConv keeps its operand, as ShortConv does.
+// DilatedConv stores its operand, as ShortConv does.
 func (r *Recorder) DilatedConv(dst, x, weight tensor.Tensor, s backend.States, step int, act meta.Activation) {
 	if r.unrecorded(dst) {
 		r.compute.DilatedConv(dst, x, weight, s, step, act)
@@ -25,7 +25,7 @@ func (r *Recorder) DilatedConv(dst, x, weight tensor.Tensor, s backend.States, s
 	}, x)
 }
 
-// GateStreams keeps its operands. dst may be one of them.
+// GateStreams stores its operands. dst may be one of them.
 func (r *Recorder) GateStreams(dst, value, keys, queries tensor.Tensor) {
 	if r.unrecorded(dst) {
 		r.compute.GateStreams(dst, value, keys, queries)

@@ -31,12 +31,13 @@ func (r *Recorder) matrixGradient(w backend.Matrix) backend.Matrix {
 	return g
 }
 
-// Embed records a reverse that adds to the table's gradient.
+// Embed records a backward operation that adds to the table's gradient.
 func (r *Recorder) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32) {
 	r.EmbedPadded(dst, table, ids, scale, -1)
 }
 
-// EmbedPadded records a reverse that adds to all rows of the table's gradient except padding.
+// EmbedPadded records a backward operation that adds to all rows of the table's gradient except
+// padding.
 func (r *Recorder) EmbedPadded(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32, padding int32) {
 	if r.unrecorded(dst) {
 		r.Backend.Embed(dst, table, ids, scale)
@@ -57,7 +58,7 @@ func (r *Recorder) EmbedPadded(dst tensor.Tensor, table backend.Matrix, ids []in
 	})
 }
 
-// Norm records a reverse, also if it works in place.
+// Norm records a backward operation, also if it works in place.
 func (r *Recorder) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
 	if r.unrecorded(dst) {
 		r.Backend.Norm(dst, x, weight, bias, a)
@@ -72,19 +73,19 @@ func (r *Recorder) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
 	}, x)
 }
 
-// Linear has training's order of summation, whether it records or not.
+// Linear uses the order of summation for training, whether it records or not.
 func (r *Recorder) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
 	r.product(dst, x, w, bias, false)
 }
 
-// LinearRounded ignores the role: all rows are those of a prompt. With float16 weights it rounds
-// results and their gradients to float16 too, so that they overflow where torch's do under
-// autocast. bfloat16 has the range of float32.
+// LinearRounded ignores the role: all rows are treated as a prompt's. With float16 weights it
+// also rounds results and their gradients to float16, so that they overflow where torch's do
+// under autocast. bfloat16 has the range of float32.
 func (r *Recorder) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, _ backend.Role) {
 	r.product(dst, x, w, bias, true)
 }
 
-// Products are computed one by one.
+// Products computes the products one by one.
 func (r *Recorder) Products(ps []backend.Product) {
 	for i := range ps {
 		p := &ps[i]
@@ -118,7 +119,7 @@ func (r *Recorder) product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.T
 	}, x)
 }
 
-// Rope records a rotation by the opposite angles, in place.
+// Rope records a rotation by the negative angles, in place.
 func (r *Recorder) Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interleaved bool) {
 	if r.unrecorded(x) {
 		r.Backend.Rope(x, dim, cos, sin, interleaved)
@@ -129,8 +130,9 @@ func (r *Recorder) Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interl
 	r.reverse = append(r.reverse, func() { r.compute.RopeGrad(r.Gradient(x), dim, cos, sin, interleaved) })
 }
 
-// RopeLearned records a reverse that adds to the gradient of alpha too. The derivative of a turned pair (a, b) by its
-// angle is (-b, a), and that of an angle by alpha is the angle.
+// RopeLearned records a backward operation that also adds to the gradient of alpha. The
+// derivative of a rotated pair (a, b) by its angle is (-b, a), and that of an angle by alpha is
+// the angle.
 func (r *Recorder) RopeLearned(x tensor.Tensor, dim int, cos, sin, angles tensor.Tensor, interleaved bool, alpha tensor.Tensor) {
 	r.Rope(x, dim, cos, sin, interleaved)
 	if !r.on || !r.weights.Trains(alpha) {
@@ -163,7 +165,7 @@ func (r *Recorder) RopeLearned(x tensor.Tensor, dim int, cos, sin, angles tensor
 	})
 }
 
-// StoreKV records a reverse that takes the gradients out of its slots.
+// StoreKV records a backward operation that takes the gradients out of its slots.
 func (r *Recorder) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 	r.Backend.StoreKV(kv, k, v, slots)
 	if !r.on {
@@ -181,7 +183,7 @@ func (r *Recorder) kvGradient(kv backend.KV) backend.KV {
 	return backend.KV{K: r.Gradient(kv.K), V: r.Gradient(kv.V), PageTokens: kv.PageTokens}
 }
 
-// Attention requires that its pages do not change before the reverse.
+// Attention requires that its pages do not change before the backward pass.
 func (r *Recorder) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
 	if r.unrecorded(dst) {
 		r.Backend.Attention(dst, q, kv, spans, a)
@@ -200,7 +202,7 @@ func (r *Recorder) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backen
 	})
 }
 
-// Gate records a reverse, also if it works in place.
+// Gate records a backward operation, also if it works in place.
 func (r *Recorder) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit float32) {
 	if r.unrecorded(dst) {
 		r.Backend.Gate(dst, gate, up, act, limit)
@@ -215,7 +217,7 @@ func (r *Recorder) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit 
 	}, gate, up)
 }
 
-// Add records a reverse that does not change the gradient of dst.
+// Add records a backward operation that does not change the gradient of dst.
 func (r *Recorder) Add(dst, x tensor.Tensor, scale float32) {
 	if r.unrecorded(dst) {
 		r.Backend.Add(dst, x, scale)
@@ -230,8 +232,8 @@ func (r *Recorder) Add(dst, x tensor.Tensor, scale float32) {
 	})
 }
 
-// AddLearned records a reverse that adds the slopes times the product of the gradient of dst and x to the gradients
-// of the vectors.
+// AddLearned records a backward operation that adds to the gradients of the vectors: the slopes
+// times the product of x and the gradient of dst.
 func (r *Recorder) AddLearned(dst, x tensor.Tensor, scale float32, by ...backend.Learned) {
 	if !r.on || !slices.ContainsFunc(by, func(l backend.Learned) bool { return r.weights.Trains(l.Weight) }) {
 		r.Add(dst, x, scale)
@@ -262,7 +264,7 @@ func (r *Recorder) AddLearned(dst, x tensor.Tensor, scale float32, by ...backend
 	})
 }
 
-// Gather records a ScatterAdd; if it copies all rows in order, an Add.
+// Gather records a ScatterAdd, or an Add if it copies all rows in order.
 func (r *Recorder) Gather(dst, x tensor.Tensor, rows []int32) {
 	if r.unrecorded(dst) {
 		r.Backend.Gather(dst, x, rows)
@@ -303,7 +305,7 @@ func (r *Recorder) ScatterAdd(dst, x tensor.Tensor, rows []int32, weights []floa
 	})
 }
 
-// Scale keeps its result if it has a cap.
+// Scale stores its result if it has a cap.
 func (r *Recorder) Scale(x tensor.Tensor, scale, softcap float32) {
 	if r.unrecorded(x) {
 		r.Backend.Scale(x, scale, softcap)
@@ -318,7 +320,8 @@ func (r *Recorder) Scale(x tensor.Tensor, scale, softcap float32) {
 	r.reverse = append(r.reverse, func() { r.compute.ScaleGrad(r.Gradient(x), r.value(out), scale, softcap) })
 }
 
-// Copy records the reverse of a copy within the device's memory, or from it to floats of the host.
+// Copy records the backward operation of a copy within the device's memory, or from it to floats
+// of the host.
 func (r *Recorder) Copy(dst, src tensor.Tensor) error {
 	if r.unrecorded(dst) {
 		return r.Backend.Copy(dst, src)
@@ -349,7 +352,7 @@ func (r *Recorder) Copy(dst, src tensor.Tensor) error {
 	return nil
 }
 
-// Route records gradients for its weights. The choice of experts has none.
+// Route records gradients for its weights. The selection of experts has none.
 func (r *Recorder) Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec) {
 	r.Backend.Route(experts, weights, logits, correction, a)
 	if !r.on {

@@ -21,18 +21,18 @@ type Weights interface {
 	Trains(w tensor.Tensor) bool
 }
 
-// Recorder is a [backend.Recorder]. One goroutine uses it at a time.
+// Recorder is a [backend.Recorder]. It is not safe for concurrent use.
 type Recorder struct {
-	backend.Backend // what is neither recorded nor changed
+	backend.Backend // for operations that are neither recorded nor changed
 	compute         backend.Gradients
 	weights         Weights
 
 	on      bool
 	reverse []func()
 	values  []value
-	live    []int // values that lie where they were, and could be overwritten
+	live    []int // values that are still in place and could be overwritten
 	recipes []recipe
-	remade  []int // values that were made again, by age
+	remade  []int // values that were recomputed, by age
 	hosts   []host
 	memory
 	iota []int32
@@ -47,15 +47,15 @@ func New(b backend.Gradients, w Weights) *Recorder {
 // Record starts recording.
 func (r *Recorder) Record() { r.on = true }
 
-// Pause stops recording. What is recorded stays: values that later operations overwrite are saved.
+// Pause stops recording. The record stays: values that later operations overwrite are saved.
 func (r *Recorder) Pause() { r.on = false }
 
 // Recording reports whether operations are remembered.
 func (r *Recorder) Recording() bool { return r.on }
 
 // Mark returns the current end of the record. Memory that Take returned earlier is not written
-// again, so the recorder no longer tracks its values. It copies other values now, or notes how to
-// compute them again, because a copy made after the mark would be forgotten before them.
+// again, so the recorder no longer tracks its values. It copies other values now, or stores how
+// to recompute them, because a copy made after the mark would be dropped before them.
 func (r *Recorder) Mark() backend.Mark {
 	for _, i := range r.live {
 		if b := r.blocks[r.values[i].t.Owner]; b != nil && !b.chunk { // nor is the host's
@@ -66,7 +66,7 @@ func (r *Recorder) Mark() backend.Mark {
 	return backend.Mark{Operations: len(r.reverse), Values: len(r.values), Hosts: len(r.hosts), Chunk: r.chunk, Used: r.used}
 }
 
-// Reverse runs the record backwards to the mark and forgets it. Sync returns its errors.
+// Reverse runs the record backwards to the mark and drops it. Sync returns its errors.
 func (r *Recorder) Reverse(to backend.Mark) {
 	on := r.on
 	r.on = false
@@ -81,13 +81,13 @@ func (r *Recorder) Reverse(to backend.Mark) {
 // Forget drops the record after the mark without running it.
 func (r *Recorder) Forget(to backend.Mark) { r.drop(to) }
 
-// Clear forgets all operations and sets all gradients to 0.
+// Clear drops all operations and sets all gradients to 0.
 func (r *Recorder) Clear() {
 	r.drop(backend.Mark{})
 	r.clearShadows(r.compute)
 }
 
-// Drop sets the gradient of a view to 0, also if it is infinite or NaN.
+// Drop sets the gradient of a view to 0, even if it is infinite or NaN.
 func (r *Recorder) Drop(t tensor.Tensor) {
 	if g := r.Gradient(t); !g.IsZero() {
 		r.compute.Zero(g)
@@ -125,7 +125,8 @@ func (r *Recorder) Take(rows, cols int) tensor.Tensor {
 	return t
 }
 
-// Gradient returns a view of the shadow. It is absent for memory of others.
+// Gradient returns a view of the shadow. It is absent for memory that the recorder did not
+// allocate.
 func (r *Recorder) Gradient(t tensor.Tensor) tensor.Tensor {
 	if t.IsZero() {
 		return t
@@ -153,16 +154,16 @@ func (r *Recorder) Sync() error {
 	return err
 }
 
-// A value is an operand that the reverse of an operation reads.
+// A value is an operand that a backward operation reads.
 type value struct {
 	t      tensor.Tensor
 	lo, hi uintptr
-	// remake computes it again. It is nil if keeping the memory is cheaper.
+	// remake recomputes the value. It is nil if storing the value is cheaper.
 	remake func(to tensor.Tensor)
-	gone   bool // until it is made again
+	gone   bool // until it is recomputed
 }
 
-// keep records an operand and returns its number, -1 for an absent one.
+// keep stores an operand and returns its index, or -1 for an absent one.
 func (r *Recorder) keep(t tensor.Tensor) int {
 	if t.IsZero() {
 		return -1
@@ -188,8 +189,8 @@ func (r *Recorder) value(i int) tensor.Tensor {
 	return r.values[i].t
 }
 
-// unrecorded reports whether an operation that is about to overwrite dst is not recorded, and then saves the values that
-// it overwrites.
+// unrecorded reports whether an operation that is about to overwrite dst is not recorded. It then
+// saves the values that the operation overwrites.
 func (r *Recorder) unrecorded(dst tensor.Tensor) bool {
 	if !r.on {
 		r.write(dst)
@@ -211,7 +212,7 @@ func (r *Recorder) write(dst tensor.Tensor) {
 	})
 }
 
-// rescue copies a value out of its memory, or notes that it is computed again when it is read.
+// rescue copies a value out of its memory, or marks it to be recomputed when it is read.
 func (r *Recorder) rescue(i int) {
 	if v := &r.values[i]; v.remake != nil {
 		v.gone = true
@@ -228,8 +229,8 @@ func (r *Recorder) move(i int) {
 	r.Backend.Gather(v.t, old, r.count(old.Rows()))
 }
 
-// push records the reverse of an operation that has overwritten dst. reverse gets the gradient of
-// dst, which is then cleared.
+// push records the backward operation of an operation that has overwritten dst. reverse receives
+// the gradient of dst, which is then cleared.
 func (r *Recorder) push(dst tensor.Tensor, reverse func(dy tensor.Tensor), operands ...tensor.Tensor) {
 	lo, hi := extent(dst)
 	inPlace := slices.ContainsFunc(operands, func(t tensor.Tensor) bool {
@@ -257,9 +258,9 @@ func (r *Recorder) push(dst tensor.Tensor, reverse func(dy tensor.Tensor), opera
 	})
 }
 
-// Replace puts the gradient of t into the memory of t until the record is reversed, if no reverse
-// reads the values of t, and returns it. Its elements are the values of t at first. If the values
-// are needed, the gradient is zeros in memory of its own.
+// Replace returns the gradient of t in the memory of t, valid until the backward pass, if no
+// backward operation reads the values of t. It initially has the values of t. If the values are
+// needed, the gradient is zeros in memory of its own.
 func (r *Recorder) Replace(t tensor.Tensor) tensor.Tensor {
 	lo, hi := extent(t)
 	wanted := slices.ContainsFunc(r.live, func(i int) bool { return r.values[i].lo < hi && lo < r.values[i].hi })
@@ -284,7 +285,7 @@ func (r *Recorder) units(n int) []float32 {
 	return r.ones[:n]
 }
 
-// extent returns the range of addresses of a view, with the gaps between rows.
+// extent returns the range of addresses of a view, including the gaps between rows.
 func extent(t tensor.Tensor) (lo, hi uintptr) {
 	if t.Elements() == 0 {
 		return 0, 0

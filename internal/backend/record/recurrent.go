@@ -15,9 +15,9 @@ var (
 	_ backend.KeyedAverages = (*Recorder)(nil)
 )
 
-// Operations with states have reverses for whole sequences, whose spans have no slots.
+// Operations with states have backward operations for whole sequences, whose spans have no slots.
 
-// ShortConv keeps its operand.
+// ShortConv stores its operand.
 func (r *Recorder) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.States, act meta.Activation) {
 	if r.unrecorded(dst) {
 		r.compute.ShortConv(dst, x, weight, bias, s, act)
@@ -33,7 +33,7 @@ func (r *Recorder) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.State
 	}, x)
 }
 
-// DeltaRule keeps its operands, and no states: its reverse computes them again.
+// DeltaRule stores its operands, but no states: its backward operation recomputes them.
 func (r *Recorder) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backend.States, a backend.DeltaArgs) {
 	if r.unrecorded(dst) {
 		r.compute.DeltaRule(dst, in, s, a)
@@ -45,7 +45,7 @@ func (r *Recorder) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backen
 	})
 }
 
-// StateSpace keeps its operands, as DeltaRule does.
+// StateSpace stores its operands, as DeltaRule does.
 func (r *Recorder) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s backend.States, a backend.StateSpaceArgs) {
 	if r.unrecorded(dst) {
 		r.compute.StateSpace(dst, in, s, a)
@@ -57,7 +57,7 @@ func (r *Recorder) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s 
 	})
 }
 
-// SelectiveScan keeps its operands, as DeltaRule does.
+// SelectiveScan stores its operands, as DeltaRule does.
 func (r *Recorder) SelectiveScan(dst tensor.Tensor, in backend.SelectiveInputs, s backend.States, a backend.SelectiveArgs) {
 	if r.unrecorded(dst) {
 		r.compute.SelectiveScan(dst, in, s, a)
@@ -69,7 +69,7 @@ func (r *Recorder) SelectiveScan(dst tensor.Tensor, in backend.SelectiveInputs, 
 	})
 }
 
-// GatedLRU keeps its operands, as DeltaRule does.
+// GatedLRU stores its operands, as DeltaRule does.
 func (r *Recorder) GatedLRU(dst tensor.Tensor, in backend.GatedLRUInputs, s backend.States, a backend.GatedLRUArgs) {
 	if r.unrecorded(dst) {
 		r.compute.GatedLRU(dst, in, s, a)
@@ -80,7 +80,7 @@ func (r *Recorder) GatedLRU(dst tensor.Tensor, in backend.GatedLRUInputs, s back
 	})
 }
 
-// WKV keeps its operands, as DeltaRule does.
+// WKV stores its operands, as DeltaRule does.
 func (r *Recorder) WKV(dst tensor.Tensor, in backend.WKVInputs, s backend.States, a backend.WKVArgs) {
 	if r.unrecorded(dst) {
 		r.compute.WKV(dst, in, s, a)
@@ -92,8 +92,8 @@ func (r *Recorder) WKV(dst tensor.Tensor, in backend.WKVInputs, s backend.States
 	})
 }
 
-// recurrence runs an operation with states and records its reverse, which gets the gradients of the operands, their values,
-// and the states.
+// recurrence runs an operation with states and records its backward operation. reverse receives
+// the gradients of the operands, their values, and the gradient of the result.
 func (r *Recorder) recurrence(dst tensor.Tensor, operands []tensor.Tensor, s backend.States, compute func(), reverse func(d, v []tensor.Tensor, dy tensor.Tensor, s backend.States)) {
 	kept := r.keepAll(operands)
 	r.write(dst)
@@ -105,7 +105,7 @@ func (r *Recorder) recurrence(dst tensor.Tensor, operands []tensor.Tensor, s bac
 	}, operands...)
 }
 
-// keepAll records operands.
+// keepAll stores operands.
 func (r *Recorder) keepAll(operands []tensor.Tensor) []int {
 	kept := make([]int, len(operands))
 	for i, t := range operands {
@@ -114,7 +114,7 @@ func (r *Recorder) keepAll(operands []tensor.Tensor) []int {
 	return kept
 }
 
-// valuesOf returns the values that keepAll recorded.
+// valuesOf returns the values that keepAll stored.
 func (r *Recorder) valuesOf(kept []int) []tensor.Tensor {
 	values := make([]tensor.Tensor, len(kept))
 	for i, k := range kept {

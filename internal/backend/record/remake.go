@@ -2,9 +2,9 @@ package record
 
 import "github.com/heftai/heft/internal/tensor"
 
-// Some results cost less to compute again than to keep: norms, and the products of gates. If their
-// memory is overwritten before the reverse reads them, the record has a recipe instead of a copy.
-// The same operation on the same operands gives the same bits.
+// Some results are cheaper to recompute than to store: norms, and the products of gates. If their
+// memory is overwritten before a backward operation reads them, the record has a recipe instead
+// of a copy. The same operation on the same operands gives the same bits.
 
 // A recipe says how to compute a result that is still in its memory.
 type recipe struct {
@@ -29,7 +29,7 @@ func (r *Recorder) recipeOf(t tensor.Tensor) func(to tensor.Tensor) {
 	return nil
 }
 
-// makeAgain computes a value in memory that is valid until the record is reversed to its mark.
+// makeAgain recomputes a value in memory that is valid until the record is reversed to its mark.
 func (r *Recorder) makeAgain(i int) {
 	t := r.Take(r.values[i].t.Rows(), r.values[i].t.Cols())
 	r.values[i].remake(t)
@@ -38,7 +38,7 @@ func (r *Recorder) makeAgain(i int) {
 	r.remade = append(r.remade, i)
 }
 
-// forgetRemade frees the memory of all values that were computed again, except the first n.
+// forgetRemade frees the memory of all recomputed values except the first n.
 func (r *Recorder) forgetRemade(n int) {
 	for _, i := range r.remade[n:] {
 		if i < len(r.values) {

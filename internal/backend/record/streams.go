@@ -7,7 +7,7 @@ import (
 
 var _ backend.Streams = (*Recorder)(nil)
 
-// StreamWeights keeps its operand.
+// StreamWeights stores its operand.
 func (r *Recorder) StreamWeights(weights, base, scale tensor.Tensor, a backend.StreamArgs) {
 	if r.unrecorded(weights) {
 		r.compute.StreamWeights(weights, base, scale, a)
@@ -21,7 +21,7 @@ func (r *Recorder) StreamWeights(weights, base, scale tensor.Tensor, a backend.S
 	}, weights)
 }
 
-// CollapseStreams keeps its operands.
+// CollapseStreams stores its operands.
 func (r *Recorder) CollapseStreams(dst, x, weights tensor.Tensor, a backend.StreamArgs) {
 	if r.unrecorded(dst) {
 		r.compute.CollapseStreams(dst, x, weights, a)
