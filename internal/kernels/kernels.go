@@ -17,8 +17,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/vector"
 )
 
-// Set is one variant of the kernels, family by family. It has no state: any number of goroutines
-// may use it at once.
+// Set holds all kernels of one variant, by family. It is stateless and safe for concurrent use.
 type Set struct {
 	isa.Variant
 
@@ -42,7 +41,7 @@ func For(v isa.Variant) *Set {
 	}
 }
 
-// Names lists the variants that this processor runs, best first.
+// Names returns the names of the variants that this processor supports, best first.
 func Names() []string {
 	var names []string
 	for _, v := range isa.Available() {
@@ -51,8 +50,8 @@ func Names() []string {
 	return names
 }
 
-// Select returns the variant called name, or the best one where name is empty. The error lists the
-// variants that this processor runs.
+// Select returns the variant with the given name, or the best one if name is empty. It returns an
+// error that lists the supported variants if this processor does not support that one.
 func Select(name string) (*Set, error) {
 	for _, v := range isa.Available() {
 		if name == "" || v.Name == name {

@@ -14,13 +14,13 @@ import (
 // the same, and so are its results.
 const prefetchFlags = "github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch"
 
-// plainFlag is the flag of no prefetch; 0 is the usual distance and others are near. Package fetch
-// has the same.
+// plainFlag is the flag for no prefetch. Flag 0 is the usual distance, and other flags are the
+// near one. Package fetch has the same constants.
 const plainFlag = 1
 
-// roles are the roles of package fetch in its order, with the names of the kernels. The first match
-// counts; a kernel that matches none has the role of several tokens. AMX kernels always prefetch: the
-// processors that have AMX are Intel's.
+// roles lists the roles of package fetch in their order, with the names of their kernels. The
+// first match counts. A kernel that matches none has the role of several tokens. AMX kernels
+// always prefetch, because only Intel's processors have AMX.
 var roles = []struct {
 	role    int
 	kernels *regexp.Regexp
@@ -51,20 +51,20 @@ func roleOf(kernel string) int {
 	return severalTokens
 }
 
-// instruction is a line of a listing: the address and the name of the operation.
+// instruction matches a line of a listing: the address and the mnemonic.
 var instruction = regexp.MustCompile(`(?m)^ *([0-9a-f]+):\s+(\w+)`)
 
-// A span is the place of one instruction in a function.
+// A span is the byte range of one instruction in a function.
 type span struct{ from, to int }
 
-// nops are the instructions without effect of 1 to 9 bytes.
+// nops are the no-operation instructions of 1 to 9 bytes.
 var nops = [...]string{
 	1: "\x90", 2: "\x66\x90", 3: "\x0f\x1f\x00", 4: "\x0f\x1f\x40\x00", 5: "\x0f\x1f\x44\x00\x00",
 	6: "\x66\x0f\x1f\x44\x00\x00", 7: "\x0f\x1f\x80\x00\x00\x00\x00", 8: "\x0f\x1f\x84\x00\x00\x00\x00\x00",
 	9: "\x66\x0f\x1f\x84\x00\x00\x00\x00\x00",
 }
 
-// without is code whose instructions at some places do nothing.
+// without returns code with the instructions at places replaced by no-operations.
 func without(code []byte, places []span) []byte {
 	code = bytes.Clone(code)
 	for _, s := range places {
@@ -73,7 +73,7 @@ func without(code []byte, places []span) []byte {
 	return code
 }
 
-// prefetchesOf finds the prefetches in a listing.
+// prefetchesOf returns the prefetch instructions of a listing.
 func prefetchesOf(listing string) ([]span, error) {
 	var spans []span
 	open := -1 // where a prefetch begins

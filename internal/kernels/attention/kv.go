@@ -5,7 +5,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// UnpackRows widens rows of blocks of Q8, each stride bytes from the next, exactly.
+// UnpackRows dequantises rows of q8_0 blocks, which begin stride bytes apart, to float32. It is
+// exact.
 func (s *Kernels) UnpackRows(dst mat.Floats, w []byte, stride, rows, blocks int) {
 	if rows <= 0 || blocks <= 0 {
 		return
@@ -15,7 +16,8 @@ func (s *Kernels) UnpackRows(dst mat.Floats, w []byte, stride, rows, blocks int)
 	s.ops.unpackRows(dst, w, stride, rows, blocks)
 }
 
-// NarrowRows is UnpackRows to rows of bfloat16, apart bytes from each other.
+// NarrowRows dequantises as UnpackRows does and stores rows of bfloat16, which begin apart bytes
+// apart.
 func (s *Kernels) NarrowRows(dst []byte, apart int, w []byte, stride, rows, blocks int) {
 	if rows <= 0 || blocks <= 0 {
 		return
@@ -31,10 +33,10 @@ func (goOps) unpackRows(dst mat.Floats, w []byte, stride, rows, blocks int) {
 	}
 }
 
-// unpacker is what a variant implements. Bounds have been checked.
+// unpacker is implemented by each variant. The caller has checked bounds.
 type unpacker interface {
 	unpackRows(dst mat.Floats, w []byte, stride, rows, blocks int)
 }
 
-// goOps is the reference.
+// goOps is the reference implementation.
 type goOps struct{}

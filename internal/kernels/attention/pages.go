@@ -1,5 +1,6 @@
-// Package attention has the kernels of attention: scores and weighted sums over the paged KV cache in
-// float32, bfloat16 and blocks of q8_0, and the softmax of prompts with operands rounded to bfloat16.
+// Package attention implements the kernels of attention: scores and weighted sums over the paged
+// KV cache, in float32, bfloat16 and blocks of q8_0, and the softmax of prompts with operands
+// rounded to bfloat16.
 package attention
 
 import (
@@ -10,7 +11,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// PagedTokens is the number of tokens of pages that [Kernels.Scores] and [Kernels.WeightedSum] take.
+// PagedTokens is the number of tokens in a page that [Kernels.Scores] and [Kernels.WeightedSum]
+// read.
 const PagedTokens = 16
 
 // Paged is the part of pages that belongs to some heads. Pages are Page bytes apart, the heads of a
@@ -25,8 +27,8 @@ type Paged struct {
 	arguments       pagesArguments // of the kernel at work, which would be allocated elsewhere
 }
 
-// pagesArguments are the arguments of the kernels in _asm/c/attention/avx512_pages.c, which documents them. Their
-// addresses are integers, because they may point past the ends of slices.
+// pagesArguments holds the arguments of the kernels in _asm/c/attention/avx512_pages.c, which
+// documents them. Addresses are integers, because they may point beyond the ends of slices.
 type pagesArguments struct {
 	y          unsafe.Pointer
 	ys         int64
@@ -40,7 +42,7 @@ type pagesArguments struct {
 	kept       [16]int64
 }
 
-// Bytes returns the size of n columns of a token.
+// Bytes returns the size in bytes of n columns of a token.
 func (p *Paged) Bytes(n int) int {
 	if p.Blocks {
 		return mat.CeilDiv(n, quant.BlockColumns) * quant.Q8Bytes
@@ -56,17 +58,18 @@ type pager interface {
 	mostWeighed() int
 }
 
-// HasPages reports whether the variant has [Kernels.Scores] and [Kernels.WeightedSum], which read
-// pages of every format but float16.
+// HasPages reports whether the variant implements [Kernels.Scores] and [Kernels.WeightedSum].
+// They read pages of every format except float16.
 func (s *Kernels) HasPages() bool { return s.pager != nil }
 
-// pagedWork is the most products of a call of a kernel, which the scheduler cannot interrupt.
+// pagedWork is the largest number of multiplications in one call of a kernel, which the scheduler
+// cannot preempt.
 const pagedWork = 1 << 20
 
-// Scores sets y[h·queries+i][j] to the product of query i of head h with key j of some pages, each
-// summed in ascending order of the channels, which is that of Columns and Mix. A head has 1, 2, 4
-// or 8 queries; channel c of query i of head h is at q[(h·width+c)·queries+i], where width is dim
-// rounded up to a multiple of 32, with zeros behind dim.
+// Scores sets y[h·queries+i][j] to the dot product of query i of head h with key j of the given
+// pages. Each is summed in ascending order of the channels, like Columns and Mix. A head has 1,
+// 2, 4 or 8 queries. Channel c of query i of head h is at q[(h·width+c)·queries+i], where width
+// is dim rounded up to a multiple of 32. Channels from dim on are 0.
 func (s *Kernels) Scores(y mat.Floats, q []float32, queries int, p *Paged, pages []int32, dim int) {
 	q = q[:mat.CeilDiv(dim, quant.BlockColumns)*quant.BlockColumns*queries*p.Heads]
 	for most := max(1, pagedWork/(PagedTokens*len(q))); len(pages) > 0; {
@@ -80,12 +83,12 @@ func (s *Kernels) Scores(y mat.Floats, q []float32, queries int, p *Paged, pages
 	}
 }
 
-// MaxQueries is the most queries of a head in one call of WeightedSum.
+// MaxQueries returns the largest number of queries per head in one call of WeightedSum.
 func (s *Kernels) MaxQueries() int { return s.pager.mostWeighed() }
 
-// PageSum is the operands of [Kernels.WeightedSum]: Queries queries of each head, at most
-// MaxQueries, with weights W for Keys tokens of some Pages of P from position First of the first
-// page on, and Cols columns of each value.
+// PageSum holds the operands of [Kernels.WeightedSum]. Each head has Queries queries, at most
+// MaxQueries. Their weights W are for Keys tokens in the Pages of P, from position First of the
+// first page on. Cols is the number of columns of a value.
 type PageSum struct {
 	Y, W       mat.Floats // Y has room for a multiple of 32 columns
 	Queries    int        // 1, 2, 4 or 8
@@ -95,7 +98,7 @@ type PageSum struct {
 	Keys, Cols int
 }
 
-// WeightedSum adds Y[h·Queries+i][c] += Σ_j W[h·Queries+i][j] · v[j][c] of head h in ascending
+// WeightedSum adds Σ_j W[h·Queries+i][j] · v[j][c] of head h to Y[h·Queries+i][c], in ascending
 // order of j, as gemv's Mix does.
 func (s *Kernels) WeightedSum(o PageSum) {
 	rows := o.Queries * o.P.Heads
@@ -115,19 +118,19 @@ func (s *Kernels) WeightedSum(o PageSum) {
 	}
 }
 
-// check panics if a page is outside the data.
+// check panics if a page lies outside the data.
 func (p *Paged) check(pages []int32, n int) {
 	for _, page := range pages {
 		_ = p.Data[int(page)*p.Page+(p.Heads-1)*p.Head+(PagedTokens-1)*p.Row+p.Bytes(n)-1]
 	}
 }
 
-// Kernels are those of one variant. They have no state: any number of goroutines may use them at
-// once.
+// Kernels are the attention kernels of one variant. They are stateless and safe for concurrent
+// use.
 type Kernels struct {
 	ops     unpacker
-	pager   pager   // nil: pages are read a piece at a time
-	rounder rounder // nil: operands are never rounded
+	pager   pager   // nil if pages are read one piece at a time
+	rounder rounder // nil if operands are never rounded
 }
 
 // For returns the kernels of v.

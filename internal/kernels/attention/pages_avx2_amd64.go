@@ -10,13 +10,14 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// The kernels of pages with AVX2, by the number of queries: 1, 2, 4 and 8 scores, up to 4 sums.
+// The AVX2 kernels for pages, indexed by the number of queries: 1, 2, 4 and 8 for scores, up to 4
+// for weighted sums.
 type (
 	scoresKernel func(y unsafe.Pointer, ys int64, q, w, pages unsafe.Pointer, ps, ws, dim, count int64)
 	weighKernel  func(y unsafe.Pointer, ys int64, p unsafe.Pointer, ss int64, w, pages unsafe.Pointer, ps, ws, keys, cols int64)
 )
 
-// narrowLanes reads pages with AVX2, head by head.
+// narrowLanes reads pages with AVX2, one head after another.
 type narrowLanes struct{}
 
 var scoresAVX2 = [mat.Formats + 1][4]scoresKernel{
@@ -25,13 +26,13 @@ var scoresAVX2 = [mat.Formats + 1][4]scoresKernel{
 	blockFormat:  {avx2ScoresQ8x1, avx2ScoresQ8x2, avx2ScoresQ8x4, avx2ScoresQ8x8},
 }
 
-// A strip is a number of columns and the kernel for them, or one for each half.
+// A strip is a number of columns with the kernel for them, or with one kernel for each half.
 type strip struct {
 	columns      int
 	kernel, half weighKernel
 }
 
-// Strips are in descending order of columns; the last fits any rest.
+// Strips are in descending order of columns. The last one fits any remainder.
 var weighAVX2 = [mat.Formats + 1][3][]strip{
 	mat.BFloat16: {
 		{{64, avx2WeighBF16x1by64, nil}, {8, avx2WeighBF16x1by8, nil}, {1, avx2WeighBF16x1by1, nil}},
@@ -57,8 +58,8 @@ func (narrowLanes) scores(y mat.Floats, q []float32, queries int, p *Paged, page
 	}
 }
 
-// strippedBytes is the size of values that all strips of columns read before the next pages: it
-// fits in the first-level cache.
+// strippedBytes is the size of the values that all strips of columns read before the next pages.
+// It fits the first-level cache.
 const strippedBytes = 16 << 10
 
 func (narrowLanes) mostWeighed() int { return 4 }
@@ -71,7 +72,7 @@ func (l narrowLanes) weigh(o PageSum) {
 	}
 }
 
-// weighHead is weigh for the head that begins at a byte of the pages' data.
+// weighHead is weigh for the head that begins at byte at of each page.
 func (narrowLanes) weighHead(o PageSum, at int) {
 	p := o.P
 	strips := weighAVX2[p.kind()][log2(o.Queries)]

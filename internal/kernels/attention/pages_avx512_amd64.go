@@ -11,12 +11,12 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// pagesKernel is a kernel of pages with AVX-512.
+// A pagesKernel is an AVX-512 kernel for pages.
 type pagesKernel func(a unsafe.Pointer)
 
 const blockFormat = mat.Formats // stands for blocks in the tables below
 
-// wideLanes reads pages with AVX-512. The kernels are for 1, 2, 4 and 8 queries.
+// wideLanes reads pages with AVX-512. It has kernels for 1, 2, 4 and 8 queries.
 type wideLanes struct{}
 
 var (
@@ -32,7 +32,7 @@ var (
 	}
 )
 
-// kind is where the tables have the kernels of p.
+// kind returns the index of p's kernels in the tables.
 func (p *Paged) kind() mat.Format {
 	if p.Blocks {
 		return blockFormat

@@ -4,7 +4,7 @@ package attention
 
 import "github.com/heftai/heft/internal/kernels/isa"
 
-// simd is a variant in assembly.
+// simd is a variant implemented in assembly.
 type simd struct{ wide bool } // wide: AVX-512
 
 func opsOf(v isa.Variant) unpacker {
@@ -24,7 +24,7 @@ func pagerOf(v isa.Variant) pager {
 	return nil
 }
 
-// bf16 is AVX-512 BF16.
+// bf16 is the AVX-512 BF16 variant.
 type bf16 struct{}
 
 func rounderOf(v isa.Variant) rounder {

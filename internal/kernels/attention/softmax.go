@@ -7,23 +7,24 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Attention of prompts with rounded operands processes the keys in blocks. [Kernels.Couple]
-// computes the scores of 32 queries from packed keys, one row per key. [Kernels.Softmax] turns them
-// into weights, rounded to bfloat16, and returns the factors by which the earlier sums shrink.
-// Couple then adds the weighted values, which [Kernels.PackTransposed] packed. A query's largest
-// score, sum and result change with each block in one order, so they depend only on the keys that
-// it sees and on where blocks begin.
+// With rounded operands, attention of prompts processes the keys in blocks. [Kernels.Couple]
+// computes the scores of 32 queries from packed keys, one row per key. [Kernels.Softmax] turns
+// scores into weights, rounded to bfloat16, and returns the factors that rescale the earlier
+// sums. Couple then adds the weighted values, which [Kernels.PackTransposed] packed. The largest
+// score, the sum and the result of a query are updated block by block in one order. They depend
+// only on the keys that the query sees and on where blocks begin.
 
-// Online is the state of 16 queries, of which each sees Count keys from position First on.
+// Online is the state of an online softmax for 16 queries. Each query sees Count keys from
+// position First on.
 type Online struct {
-	Top    [gemm.PanelTokens]float32 // the largest score so far, times log2 e; −Inf in the beginning
-	Sum    [gemm.PanelTokens]float32 // of the weights, 2^(score − Top)
-	Factor [gemm.PanelTokens]float32 // what Softmax wants sums so far to be multiplied by
+	Top    [gemm.PanelTokens]float32 // the largest score so far, times log2 e; initially −Inf
+	Sum    [gemm.PanelTokens]float32 // the sum of the weights 2^(score − Top)
+	Factor [gemm.PanelTokens]float32 // the factor by which earlier sums must be multiplied, set by Softmax
 	First  [gemm.PanelTokens]int32
 	Count  [gemm.PanelTokens]int32
 }
 
-// Reset sets the state before the first key, of queries that see none yet.
+// Reset sets the state to that before the first key, for queries that see no key yet.
 func (o *Online) Reset() {
 	*o = Online{}
 	for i := range o.Top {
@@ -31,7 +32,7 @@ func (o *Online) Reset() {
 	}
 }
 
-// whole reports whether all queries see all of some keys from a position on.
+// whole reports whether all queries see all of the keys from position base on.
 func (o *Online) whole(base, keys int) bool {
 	for i, first := range o.First {
 		if base < int(first) || base+keys > int(first+o.Count[i]) {
@@ -41,9 +42,10 @@ func (o *Online) whole(base, keys int) bool {
 	return true
 }
 
-// Softmax turns scores, c[key][query] of keys from position base on, a multiple of 32 of them, into
-// a panel of weights at p: a score times by, which includes log2 e, is an exponent of 2. A key that
-// a query does not see has weight 0. The sum is that of the rounded weights.
+// Softmax turns the scores c[key][query] of a block of keys into weights and packs them in a
+// panel at p. The block begins at position base and has a multiple of 32 keys. A weight is
+// 2^(score·by), scaled to the largest score; by includes log2 e. A key that a query does not see
+// has weight 0. Sums add up the rounded weights.
 func (s *Kernels) Softmax(p []uint32, c mat.Floats, keys, base int, by float32, o *Online) {
 	if keys <= 0 {
 		return
@@ -52,7 +54,7 @@ func (s *Kernels) Softmax(p []uint32, c mat.Floats, keys, base int, by float32, 
 	s.rounder.softmax(p[:keys/2*gemm.PanelTokens], c, keys, base, by, o, o.whole(base, keys))
 }
 
-// ScaleLanes multiplies column i < 16 of some rows by by[i].
+// ScaleLanes multiplies column i of the first rows of x by by[i], for i < 16.
 func (s *Kernels) ScaleLanes(x mat.Floats, rows int, by *[gemm.PanelTokens]float32) {
 	if rows > 0 {
 		x.Check(rows, gemm.PanelTokens)
@@ -60,9 +62,9 @@ func (s *Kernels) ScaleLanes(x mat.Floats, rows int, by *[gemm.PanelTokens]float
 	}
 }
 
-// PackTransposed packs two times 16 rows of cols numbers of bfloat16: columns become the rows of
-// packs, which are apart words apart, padded with zeros to a multiple of two packs. It reports
-// whether all numbers are finite.
+// PackTransposed packs two blocks of 16 rows with cols bfloat16 elements each, transposed:
+// columns become the rows of packs. Packs begin apart words apart and are padded with zeros to an
+// even number. It reports whether all elements are finite.
 func (s *Kernels) PackTransposed(dst []uint32, apart int, w, next mat.Weights, cols int) (finite bool) {
 	if cols <= 0 {
 		return true
@@ -74,7 +76,7 @@ func (s *Kernels) PackTransposed(dst []uint32, apart int, w, next mat.Weights, c
 	return s.rounder.packTurned(dst, apart, w, next, cols)
 }
 
-// rounder is implemented by variants with operands rounded to bfloat16. The caller has checked
+// rounder is implemented by variants that round operands to bfloat16. The caller has checked
 // bounds.
 type rounder interface {
 	softmax(p []uint32, c mat.Floats, keys, base int, by float32, o *Online, whole bool)

@@ -6,9 +6,9 @@ import "github.com/heftai/heft/internal/kernels/mat"
 // computes 32 tokens even for one.
 const FewTokens = 24
 
-// FewTiles is the operands of [Kernels.TileFew]: the products Y of Rows rows with Tokens tokens, over
-// Blocks blocks of 32 k. W is two packs that [Kernels.TransposePack] has transposed, WStride words
-// apart; X is one panel of tokens.
+// FewTiles holds the operands of [Kernels.TileFew]: the products Y of Rows rows with Tokens
+// tokens, over Blocks blocks of 32 k. W is two packs that [Kernels.TransposePack] has transposed,
+// WStride words apart. X is one panel of tokens.
 type FewTiles struct {
 	Y            mat.Floats
 	W, X         []uint32
@@ -24,8 +24,8 @@ func (s *Kernels) TransposePack(w []uint32, blocks int) {
 	}
 }
 
-// TileFew sets y[t][r] = Σ w[r][k] · x[t][k] for up to 32 rows and 16 tokens. Its sums have the bits of
-// [Kernels.Tile]: its lanes are rows instead of tokens.
+// TileFew sets y[t][r] = Σ w[r][k] · x[t][k] for up to 32 rows and 16 tokens. Its sums have the
+// bits of [Kernels.Tile], but its lanes are rows instead of tokens.
 func (s *Kernels) TileFew(t FewTiles) {
 	if t.Blocks <= 0 || t.Rows <= 0 || t.Tokens <= 0 {
 		return

@@ -11,7 +11,7 @@ func (bf16) transposePack(w []uint32, blocks int) {
 
 //go:noinline
 func (bf16) tileFew(t FewTiles) {
-	const part = 8 // tokens of a call
+	const part = 8 // tokens per call
 	for i := 0; i < t.Tokens; i += part {
 		avx512bf16TileFew(asm.Floats(t.Y.V[i*t.Y.Stride:]), int64(4*t.Y.Stride), asm.Words(t.W), int64(4*t.WStride), asm.Words(t.X[i:]), int64(t.Blocks), int64(t.Rows), int64(t.Tokens-i))
 	}

@@ -1,15 +1,16 @@
-// Package gemm multiplies matrices whose operands are packed: panels of float32, groups of rows and
-// tokens for dot products, and packs and panels of bfloat16 for AVX-512 BF16 and the tiles of AMX.
+// Package gemm multiplies matrices with packed operands: panels of float32, groups of rows and
+// tokens for dot products, and packs and panels of bfloat16 for AVX-512 BF16 and the tiles of
+// AMX.
 //
 // # Order of summation
 //
-// [Kernels.SumPanels] and [Kernels.MulSmallBatch] have one sum for each element, in ascending k,
-// however it is divided into calls. [Kernels.MulGroups] gives the bits of a dot product (package
-// gemv), and is the fastest way to compute that order for many tokens. [Kernels.Tile] multiplies
-// activations rounded to bfloat16, in an order of its own that depends on the length alone; with
-// AMX [Kernels.TileRows] reads weights in place, in the order of Tile, and [Kernels.TileFew] has
-// that order too. [Kernels.MulParts] splits float32 numbers into three of bfloat16 for the products
-// of training.
+// [Kernels.SumPanels] and [Kernels.MulSmallBatch] compute each element as one sum in ascending k,
+// however the sum is divided into calls. [Kernels.MulGroups] has the bits of a dot product
+// (package gemv) and is the fastest way to compute that order for many tokens. [Kernels.Tile]
+// multiplies activations rounded to bfloat16, in an order of its own that depends only on the
+// length. With AMX, [Kernels.TileRows] reads weights in place, in the order of Tile.
+// [Kernels.TileFew] has that order too. [Kernels.MulParts] splits float32 numbers into three
+// bfloat16 numbers each, for the products of training.
 package gemm
 
 import (
@@ -18,18 +19,18 @@ import (
 	"github.com/heftai/heft/internal/kernels/vector"
 )
 
-// Kernels are the products of one variant. They have no state: any number of goroutines may use
-// them at once.
+// Kernels are the matrix products of one variant. They are stateless and safe for concurrent use.
 type Kernels struct {
-	// GroupTokens is the number of tokens that a group packs together; 0: see [Kernels.HasGroups].
+	// GroupTokens is the number of tokens that a group packs together, or 0 if there are no
+	// groups; see [Kernels.HasGroups].
 	GroupTokens int
 
 	variant      isa.Variant
 	vector       vector.Kernels
 	ops          ops
-	grouper      grouper      // nil: there are no groups
-	smallBatches smallBatcher // nil: nor products of few tokens with weights that are transposed in registers
-	rounder      rounder      // nil: activations are never rounded
+	grouper      grouper      // nil if there are no groups
+	smallBatches smallBatcher // nil if there are no products of few tokens with weights transposed in registers
+	rounder      rounder      // nil if activations are never rounded
 }
 
 // For returns the products of v.
@@ -50,12 +51,12 @@ type ops interface {
 	prompter
 }
 
-// goOps is the reference. Products are rounded before they are added (the conversions to float32
-// forbid fusing), so that every GOARCH computes the same bits.
+// goOps is the reference implementation. It rounds products before it adds them (the conversions
+// to float32 forbid fusing), so that every GOARCH computes the same bits.
 type goOps struct{}
 
-// rounder is what a variant that multiplies bfloat16 by bfloat16 implements. Bounds have been
-// checked.
+// rounder is implemented by variants that multiply bfloat16 by bfloat16. The caller has checked
+// bounds.
 type rounder interface {
 	packTokens(dst []uint32, x mat.Floats, tokens, n int)
 	packRows(dst []uint32, w mat.Weights, rows, n int)

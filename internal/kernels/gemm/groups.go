@@ -10,25 +10,26 @@ import (
 // GroupRows is the number of rows of weights that a group packs together.
 const GroupRows = 3
 
-// grouper is what a variant implements that multiplies packed groups. Bounds have been
-// checked, and n is a multiple of the lanes.
+// grouper is implemented by variants that multiply packed groups. The caller has checked bounds,
+// and n is a multiple of the number of lanes.
 type grouper interface {
 	spread(dst []float32, step int, src []byte, n int, f mat.Format)
 	groups(p GroupProduct)
 }
 
-// HasGroups reports whether the variant has the kernels for packed groups of rows and tokens:
-// PackGroup, PackGroups and MulGroups. They are Mul for many tokens, with its bits.
+// HasGroups reports whether the variant implements PackGroup, PackGroups and MulGroups, the
+// kernels for packed groups of rows and tokens. They compute gemv's Mul for many tokens, with the
+// same bits.
 func (s *Kernels) HasGroups() bool { return s.GroupTokens > 0 }
 
-// GroupFloats returns the length of a group of count rows of n elements, padded to whole rounds of
-// the lanes.
+// GroupFloats returns the length of a group of count rows of n elements, padded to whole rounds
+// of the lanes.
 func (s *Kernels) GroupFloats(count, n int) int {
 	return count * mat.CeilDiv(n, s.variant.Lanes) * s.variant.Lanes
 }
 
-// PackGroup packs up to GroupTokens rows of x: for each round of the lanes the elements of
-// each token. The rest is zeros.
+// PackGroup packs up to GroupTokens rows of x. For each round of the lanes it stores the elements
+// of each token. The rest is 0.
 func (s *Kernels) PackGroup(dst []float32, x mat.Floats, tokens, n int) {
 	x.Check(tokens, n)
 	dst = dst[:s.GroupFloats(s.GroupTokens, n)]
@@ -38,9 +39,9 @@ func (s *Kernels) PackGroup(dst []float32, x mat.Floats, tokens, n int) {
 	}
 }
 
-// PackGroups packs rows of w in groups of GroupRows: for each round of the lanes the
-// elements of each row, as float32. Elements beyond n are −0, whose product with a token's
-// 0 changes no sum; rows beyond the last are left alone.
+// PackGroups packs rows of w as float32 in groups of GroupRows. For each round of the lanes it
+// stores the elements of each row. Elements beyond n are −0, whose product with a token's 0
+// changes no sum. Rows beyond the last are not written.
 func (s *Kernels) PackGroups(dst []float32, w mat.Weights, rows, n int) {
 	w.Check(rows, n)
 	size := s.GroupFloats(GroupRows, n)
@@ -50,7 +51,8 @@ func (s *Kernels) PackGroups(dst []float32, w mat.Weights, rows, n int) {
 	}
 }
 
-// spread widens n elements of src into every of-th round of dst and pads the last one.
+// spread widens n elements of src into every of-th round of dst and pads the last round with
+// fill.
 func (s *Kernels) spread(dst []float32, of int, src []byte, n int, f mat.Format, fill float32) {
 	whole := n / s.variant.Lanes * s.variant.Lanes
 	if whole > 0 {
@@ -71,22 +73,22 @@ func (s *Kernels) SumFloats(rows int) int {
 	return mat.CeilDiv(rows, GroupRows) * GroupRows * s.GroupTokens * s.variant.Lanes
 }
 
-// GroupProduct is the operands of [Kernels.MulGroups]: packed weights W of Rows rows, a packed
-// group X of Tokens tokens, N elements of each. Sums keeps the partial sums from the First piece of
-// k to the Last, which sets Y.
+// GroupProduct holds the operands of [Kernels.MulGroups]: packed weights W of Rows rows and a
+// packed group X of Tokens tokens, with N elements each. Sums keeps the partial sums from the
+// First piece of k to the Last one, which sets Y.
 type GroupProduct struct {
 	Y            mat.Floats
-	W, X, Next   []float32 // Next is prefetched; nil for none
+	W, X, Next   []float32 // Next is prefetched; it may be nil
 	Sums         []float32
 	Rows, Tokens int
 	N            int
 	First, Last  bool
 }
 
-// MulGroups adds n elements of each row and token to y[t][r], from where packed weights and one
-// packed group of up to GroupTokens tokens begin. Between the first and the last piece of k the
-// lanes are kept in sums; y is set with the last. All pieces but the last are whole rounds of the
-// lanes. It prefetches next, the following group, which may be nil.
+// MulGroups adds the products of N elements of each row and token to Y[t][r], from the beginning
+// of the packed weights and of one packed group of up to GroupTokens tokens. From the first piece
+// of k to the last one, the lanes are kept in Sums. The last piece sets Y. All pieces except the
+// last are whole rounds of the lanes.
 func (s *Kernels) MulGroups(p GroupProduct) {
 	if p.Rows <= 0 || p.Tokens <= 0 || p.N <= 0 {
 		return

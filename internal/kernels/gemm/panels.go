@@ -4,10 +4,10 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// A product of matrices takes its operands in panels: for each k of the sum, a row of
-// [Kernels.PanelLanes] numbers.
+// A matrix product takes its operands in panels. A panel has a row of [Kernels.PanelLanes]
+// numbers for each k of the sum.
 
-// panels is what a variant implements for packed products. Bounds have been checked.
+// panels is implemented by each variant. The caller has checked bounds.
 type panels interface {
 	panelLanes() int
 	panelRows() int
@@ -16,16 +16,16 @@ type panels interface {
 	mulPanels(p Panels)
 }
 
-// PanelLanes returns the numbers that a panel has for each k.
+// PanelLanes returns how many numbers a panel has for each k.
 func (s *Kernels) PanelLanes() int { return s.ops.panelLanes() }
 
-// PanelRows is how many rows of the left operand a panel holds, at most PanelLanes. A
+// PanelRows returns the number of rows of the left operand in a panel, at most PanelLanes. A
 // panel of the right operand holds PanelLanes columns.
 func (s *Kernels) PanelRows() int { return s.ops.panelRows() }
 
-// PackLines fills panels with the rows of x. Each panel has the next high columns of its width: dst[k·lanes+i] =
-// x[k][i] for k < n, i < min(width, high), and zeros from there on, for the first. Panels are dst.Stride
-// numbers apart. Without rows or columns there is nothing to fill.
+// PackLines fills panels with the columns of x. Each panel takes the next high of the width
+// columns: in the first one, dst[k·lanes+i] = x[k][i] for k < n and i < min(width, high), and 0
+// for greater i. Panels are dst.Stride numbers apart. If width or n is 0, PackLines does nothing.
 func (s *Kernels) PackLines(dst, x mat.Floats, width, high, n int) {
 	if n <= 0 || width <= 0 {
 		return
@@ -36,8 +36,8 @@ func (s *Kernels) PackLines(dst, x mat.Floats, width, high, n int) {
 	s.ops.packLines(dst, x, width, high, n)
 }
 
-// PackColumns fills a panel with x transposed: dst[k·lanes+i] = x[i][k] for k < n, i < width,
-// and zeros from width on.
+// PackColumns fills a panel with x transposed: dst[k·lanes+i] = x[i][k] for k < n and i < width,
+// and 0 for i ≥ width.
 func (s *Kernels) PackColumns(dst []float32, x mat.Floats, width, n int) {
 	if n <= 0 {
 		return
@@ -48,9 +48,10 @@ func (s *Kernels) PackColumns(dst []float32, x mat.Floats, width, n int) {
 	s.ops.packColumns(dst[:n*s.PanelLanes()], x, min(width, s.PanelLanes()), n)
 }
 
-// Panels is the operands of [Kernels.MulPanels]: panels A of the Rows rows of the left operand,
-// A.Stride numbers from one to the next, and two panels B of the Cols columns of the right one, N
-// terms each. The second panel of B may be empty. With Add the sums are added to C.
+// Panels holds the operands of [Kernels.MulPanels]. A is panels of the Rows rows of the left
+// operand, which begin A.Stride numbers apart. B is two panels of the Cols columns of the right
+// operand. Each sum has N terms. The second panel of B may be empty. If Add is set, the sums are
+// added to C.
 type Panels struct {
 	C, A, B       mat.Floats
 	Rows, Cols, N int
@@ -117,7 +118,8 @@ func (goOps) mulPanels(p Panels) {
 	}
 }
 
-// goLine computes a row of a product. The numbers of a are a panel's lanes apart, one for each k.
+// goLine computes a row of a product. Consecutive terms in a are as many numbers apart as a panel
+// has lanes.
 func goLine(a, b []float32) [GoPanelLanes]float32 {
 	var s0, s1, s2, s3, s4, s5, s6, s7 float32
 	for k := 0; k < len(b); k += GoPanelLanes {

@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// panelPiece bounds the multiplications and additions of one call of a product.
+// panelPiece limits the multiplications and additions of one call of a kernel.
 const panelPiece = 1 << 22
 
 func (a *simd) panelLanes() int {

@@ -4,17 +4,18 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// The products of prompts are those of panels, see [Kernels.PanelLanes]: of tokens, which are the
-// left operand, and of rows of weights, the right one.
+// Products of prompts use panels; see [Kernels.PanelLanes]. Tokens are the left operand, and rows
+// of weights the right one.
 
-// prompter is what a variant implements for them. Bounds have been checked.
+// prompter is implemented by each variant for these products. The caller has checked bounds.
 type prompter interface {
 	widenColumns(dst []float32, w mat.Weights, rows, n, ahead int)
 	sumPanels(p PanelProduct)
 }
 
-// WidenColumns fills a panel with rows of weights: dst[k·lanes+i] = w[i][k] as float32 for k < n, i
-// < rows, and zeros from rows on. It prefetches ahead bytes beyond the bytes that it reads.
+// WidenColumns fills a panel with rows of weights as float32: dst[k·lanes+i] = w[i][k] for k < n
+// and i < rows, and 0 for i ≥ rows. It prefetches the bytes that lie ahead bytes after those that
+// it reads.
 func (s *Kernels) WidenColumns(dst []float32, w mat.Weights, rows, n, ahead int) {
 	if n <= 0 {
 		return
@@ -25,9 +26,9 @@ func (s *Kernels) WidenColumns(dst []float32, w mat.Weights, rows, n, ahead int)
 	s.ops.widenColumns(dst[:n*s.PanelLanes()], w, min(rows, s.PanelLanes()), n, ahead)
 }
 
-// PanelProduct is the operands of [Kernels.SumPanels]: panels A of the Rows rows of the left
-// operand, which begin AStride elements apart, and two panels B of the Cols columns of the right
-// one, N terms each. With Add the sums continue from C.
+// PanelProduct holds the operands of [Kernels.SumPanels]. A is panels of the Rows rows of the
+// left operand, which begin AStride elements apart. B is two panels of the Cols columns of the
+// right operand. Each sum has N terms. If Add is set, the sums continue from C.
 type PanelProduct struct {
 	C          mat.Floats
 	A          []float32
@@ -38,10 +39,10 @@ type PanelProduct struct {
 	Add        bool
 }
 
-// SumPanels computes c[i][j] = Σ_k a(i, k) · b(k, j) for i < rows, j < cols, k < n. a are panels of
-// PanelRows rows, which begin apart elements from each other, b two panels one after another of
-// which cols may fill less. With add the sums continue from c. Each element is one sum in ascending
-// order of k, however it is divided into calls and whichever rows and columns share them.
+// SumPanels computes C[i][j] = Σ_k A(i, k) · B(k, j) for i < Rows, j < Cols and k < N. A has
+// panels of PanelRows rows. B is two consecutive panels, and Cols may be fewer than they hold.
+// Each element is one sum in ascending order of k, however the sum is divided into calls and
+// whichever rows and columns are computed together.
 func (s *Kernels) SumPanels(p PanelProduct) {
 	if p.Rows <= 0 || p.Cols <= 0 || p.N <= 0 {
 		return

@@ -13,7 +13,7 @@ type (
 	widenColumnsKernel func(dst, w unsafe.Pointer, ws, rows, n, ahead int64)
 	sumPanelsKernel    func(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, c unsafe.Pointer, cs, n, rows, cols, add int64)
 
-	// A sumTile handles panels of so many rows, or of fewer.
+	// A sumTile is a kernel for panels of up to a number of rows.
 	sumTile struct {
 		rows   int
 		kernel sumPanelsKernel
@@ -53,7 +53,7 @@ func (a *simd) sumPanels(p PanelProduct) {
 		part := p
 		part.Rows = min(step, (p.Rows-r)/high*high)
 		tile := &tiles[len(tiles)-1]
-		if part.Rows == 0 { // the last panel: as few rows as will do
+		if part.Rows == 0 { // the last panel: the smallest kernel that is large enough
 			part.Rows = p.Rows - r
 			for i := range tiles {
 				if tile = &tiles[i]; tile.rows >= part.Rows {

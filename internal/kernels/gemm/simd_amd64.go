@@ -9,13 +9,13 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// The shapes of the generated functions that tables hold. Strides are in bytes.
+// The signatures of the generated functions in tables. Strides are in bytes.
 type (
 	spreadKernel func(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
 	groupsKernel func(w, x, next, sums, y unsafe.Pointer, ys, n, rows, tokens, flags int64)
 )
 
-// simd is a variant in assembly.
+// simd is a variant implemented in assembly.
 type simd struct {
 	spreads  [mat.Formats]spreadKernel
 	multiply groupsKernel
@@ -60,7 +60,7 @@ func smallBatcherOf(v isa.Variant) smallBatcher {
 	return nil
 }
 
-// bf16 is AVX-512 BF16, with the tiles of AMX where the processor has them.
+// bf16 is the AVX-512 BF16 variant, with the tiles of AMX if the processor has them.
 type bf16 struct{ tiles bool }
 
 func rounderOf(v isa.Variant) rounder {

@@ -11,7 +11,8 @@ import (
 
 type smallBatchKernel func(w unsafe.Pointer, ws int64, x, y unsafe.Pointer, ys, n, tokens int64, far unsafe.Pointer, sp int64)
 
-// The kernels for one block of rows, and for two: of few tokens, two hide how long a sum takes.
+// The kernels for one block of rows, and for two. For few tokens, two blocks hide the latency of
+// the additions.
 var (
 	fewOne = [len(smallBatchWidths)]smallBatchKernel{avx512SmallBatch1x1, avx512SmallBatch1x2, avx512SmallBatch1x4, avx512SmallBatch1x6, avx512SmallBatch1x8, avx512SmallBatch1x12, avx512SmallBatch1x16}
 	fewTwo = [len(smallBatchWidths)]smallBatchKernel{avx512SmallBatch2x1, avx512SmallBatch2x2, avx512SmallBatch2x4}
@@ -35,7 +36,7 @@ func (a *simd) sumSmallBatch(b SmallBatch) {
 		if kernel == nil || rows-r < part {
 			kernel, part = fewOne[i], SmallBatchRows
 		}
-		r = min(r, rows-part) // the last rows again, with the same bits
+		r = min(r, rows-part) // repeats some rows, with the same bits
 		callSmallBatch(kernel, w.Data[r*w.Stride:], w.Stride, x, c.V[r:], c.Stride, n, tokens, next[min(far, len(next)):], apart)
 		r += part
 		far += part / SmallBatchRows * (n / SmallBatchColumns) * (SmallBatchRows / streams * 64)

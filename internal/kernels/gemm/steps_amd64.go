@@ -9,7 +9,7 @@ import (
 
 //go:noinline
 func (bf16) tileSteps(t *StepTiles) {
-	next, stride := asm.Words(t.W), int64(0) // in the cache: prefetching it costs nothing
+	next, stride := asm.Words(t.W), int64(0) // already in the cache, where prefetching costs nothing
 	if len(t.Next.Data) > 0 {
 		next, stride = asm.Bytes(t.Next.Data), int64(t.Next.Stride)
 	}

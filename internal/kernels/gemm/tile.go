@@ -4,9 +4,9 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Tiles is the operands of [Kernels.Tile] and [Kernels.Couple]: packs W and panels X, which begin
-// WStride and XStride words apart, over Blocks blocks of 32 k. Count is the pairs of panels for
-// Tile, of packs for Couple. With Add the sums continue from C.
+// Tiles holds the operands of [Kernels.Tile] and [Kernels.Couple]: packs W and panels X, which
+// begin WStride and XStride words apart, over Blocks blocks of 32 k. Count is the number of pairs
+// of panels for Tile, and of packs for Couple. If Add is set, the sums continue from C.
 type Tiles struct {
 	C                mat.Floats
 	W, X             []uint32
@@ -15,8 +15,8 @@ type Tiles struct {
 	Add              bool
 }
 
-// RowTiles is the operands of [Kernels.TileRows]: Rows rows of weights as they are stored and one
-// or two Panels of tokens, which begin XStride words apart, over Blocks blocks of 32 k.
+// RowTiles holds the operands of [Kernels.TileRows]: Rows rows of stored weights and one or two
+// Panels of tokens, which begin XStride words apart, over Blocks blocks of 32 k.
 type RowTiles struct {
 	C            []float32
 	W            mat.Weights
@@ -27,7 +27,8 @@ type RowTiles struct {
 	Fetch        Fetch
 }
 
-// Couple is [Kernels.Tile] for groups of 32 rows, whose packs begin ws words apart, and 32 tokens.
+// Couple is [Kernels.Tile] for groups of 32 rows, whose packs begin WStride words apart, and 32
+// tokens.
 func (s *Kernels) Couple(t Tiles) {
 	if t.Blocks <= 0 || t.Count <= 0 {
 		return
@@ -38,19 +39,19 @@ func (s *Kernels) Couple(t Tiles) {
 	s.rounder.couple(t)
 }
 
-// The shapes of packs and panels. A panel holds 16 tokens, a pack 16 rows of weights, and
-// both are filled up with zeros to whole blocks of k.
+// The shapes of packs and panels. A panel holds 16 tokens and a pack holds 16 rows of weights.
+// Both are padded with zeros to whole blocks of k.
 const (
 	PanelTokens = 16
 	PackRows    = 16
 	BlockK      = 32
 )
 
-// PanelWords is the length in words of a panel or a pack of n elements a row.
+// PanelWords returns the length in words of a panel or a pack of n elements per row.
 func PanelWords(n int) int { return mat.CeilDiv(n, BlockK) * BlockK / 2 * PanelTokens }
 
-// PackTokens rounds up to 16 rows of x into a panel: for each pair of k the pairs of all
-// tokens. With fewer the rest is zeros; tokens may be 0.
+// PackTokens rounds up to 16 rows of x to bfloat16 and packs them in a panel: for each pair of k,
+// the pairs of all tokens. With fewer tokens the rest is 0. tokens may be 0.
 func (s *Kernels) PackTokens(dst []uint32, x mat.Floats, tokens, n int) {
 	if tokens > 0 {
 		x.Check(tokens, n)
@@ -58,8 +59,8 @@ func (s *Kernels) PackTokens(dst []uint32, x mat.Floats, tokens, n int) {
 	s.rounder.packTokens(dst[:PanelWords(n)], x, tokens, n)
 }
 
-// PackWeights copies up to 16 rows of bfloat16 weights into a pack: for each block of 32
-// k the rows' pairs. With fewer the rest is zeros; rows may be 0.
+// PackWeights copies up to 16 rows of bfloat16 weights into a pack: for each block of 32 k, the
+// pairs of all rows. With fewer rows the rest is 0. rows may be 0.
 func (s *Kernels) PackWeights(dst []uint32, w mat.Weights, rows, n int) {
 	if rows > 0 {
 		w.Check(rows, n)
@@ -67,10 +68,11 @@ func (s *Kernels) PackWeights(dst []uint32, w mat.Weights, rows, n int) {
 	s.rounder.packRows(dst[:PanelWords(n)], w, rows, n)
 }
 
-// Tile computes c[r][t] for the 32 rows of two packs, which begin ws words apart, and 32 · couples
-// tokens, whose panels begin xs words apart, over blocks of 32 k from where w and x begin. With add
-// the sums continue from c. Each element is one sum in ascending order of the blocks, however it is
-// divided into calls. With AMX it takes one pair of panels after the other: prompts use [Kernels.TileSteps] there.
+// Tile computes C[r][t] for the 32 rows of two packs, which begin WStride words apart, and 32 ·
+// Count tokens, whose panels begin XStride words apart, over blocks of 32 k. If Add is set, the
+// sums continue from C. Each element is one sum in ascending order of the blocks, however it is
+// divided into calls. With AMX it computes one pair of panels after another; prompts use
+// [Kernels.TileSteps] there.
 func (s *Kernels) Tile(t Tiles) {
 	if t.Blocks <= 0 || t.Count <= 0 {
 		return
@@ -81,20 +83,21 @@ func (s *Kernels) Tile(t Tiles) {
 	s.rounder.tile(t)
 }
 
-// Fetch says what a kernel prefetches while it computes: a part of Next as large as its own
-// weights. Of its quarters Done are fetched already, and Quarters follow.
+// Fetch describes what a kernel prefetches while it computes: a part of Next that is as large as
+// its own weights. Done quarters of the part are already fetched, and Quarters follow.
 type Fetch struct {
 	Next           []byte
 	Done, Quarters int
 }
 
-// CoupleTokens is the number of tokens that are multiplied together, and of sums in a row of
+// CoupleTokens is the number of tokens multiplied together, and the number of sums in a row of
 // [Kernels.TileRows].
 const CoupleTokens = 2 * PanelTokens
 
-// TileRows computes c[r][t] for rows of bfloat16 weights in place, a multiple of 16, and one or two
-// panels of tokens, which begin xs words apart. Rows of c have CoupleTokens sums. Its sums have the
-// bits of Tile. The call before should have prefetched weights that are in no cache.
+// TileRows computes C[r][t] for rows of bfloat16 weights in place, a multiple of 16, and one or
+// two panels of tokens, which begin XStride words apart. Rows of C have CoupleTokens sums. The
+// sums have the bits of Tile. If the weights are in no cache, the previous call should have
+// prefetched them.
 func (s *Kernels) TileRows(t RowTiles) {
 	if t.Rows <= 0 || t.Panels <= 0 || t.Blocks <= 0 {
 		return
@@ -105,7 +108,8 @@ func (s *Kernels) TileRows(t RowTiles) {
 	s.rounder.tileRows(t)
 }
 
-// TilePack is Tile for the 16 rows of a pack and one or two panels, which t.Count says.
+// TilePack is Tile for the 16 rows of one pack and one or two panels, of which t.Count is the
+// number.
 func (s *Kernels) TilePack(t Tiles) {
 	if t.Count <= 0 || t.Blocks <= 0 {
 		return
@@ -116,8 +120,8 @@ func (s *Kernels) TilePack(t Tiles) {
 	s.rounder.tilePack(t)
 }
 
-// Transpose sets y[t][r] = c[r][t] + bias[r] for up to 16 rows; bias may be nil. c has 16 rows
-// of tokens filled up to a multiple of 16.
+// Transpose sets y[t][r] = c[r][t] + bias[r] for up to 16 rows; bias may be nil. c has 16 rows of
+// tokens, padded to a multiple of 16.
 func (s *Kernels) Transpose(y, c mat.Floats, bias []float32, rows, tokens int) {
 	if rows <= 0 || tokens <= 0 {
 		return

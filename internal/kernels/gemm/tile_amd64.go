@@ -52,9 +52,9 @@ func (b bf16) tile(t Tiles) {
 		return
 	}
 	c, w, x, xs, blocks, couples, add := t.C, t.W, t.X, t.XStride, int64(t.Blocks), int64(t.Count), asm.Flag(t.Add)
-	const part = 8 // rows of a call
+	const part = 8 // rows per call
 	for r := 0; r < 2*PackRows; r += part {
-		// A row of a pack has 16 words of each block.
+		// A row of a pack has 16 words for each block.
 		at := r/PackRows*t.WStride + r%PackRows*BlockK/2
 		avx512bf16Tile(asm.Words(w[at:]), asm.Words(x), int64(4*xs), asm.Floats(c.V[r*c.Stride:]), int64(4*c.Stride), blocks, couples, add)
 	}
@@ -71,9 +71,9 @@ func (bf16) tileRows(t RowTiles) {
 	amxRows1(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), groups, from, int64(apart), lines)
 }
 
-// streams returns where a kernel with a number of bytes of weights prefetches: 8 streams of
-// adjacent lines, which reach new pages one after another, because the first lines of a page take
-// longer.
+// streams returns where a kernel for the given number of bytes of weights prefetches: 8 streams
+// of adjacent cache lines. The streams reach new pages one after another, because the first lines
+// of a page take longer.
 func (f *Fetch) streams(bytes int) (from unsafe.Pointer, apart int) {
 	const streams, page = 8, 4096
 	each := bytes / streams

@@ -6,8 +6,9 @@ import (
 	"syscall"
 )
 
-// TilesAllowed asks the operating system for the tile registers of AMX, which it grants to the whole
-// process and for good. They are empty again when a kernel returns.
+// TilesAllowed asks the operating system for permission to use AMX's tile registers, and reports
+// whether it has been granted. Permission holds for the whole process until it exits. The
+// registers are empty again when a kernel returns.
 func TilesAllowed() bool {
 	const (
 		requestPermission = 0x1023 // ARCH_REQ_XCOMP_PERM

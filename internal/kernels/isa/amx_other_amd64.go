@@ -2,5 +2,5 @@
 
 package isa
 
-// TilesAllowed reports false: Heft knows how to ask for the tile registers on Linux only.
+// TilesAllowed returns false: Heft can request the tile registers only on Linux.
 func TilesAllowed() bool { return false }

@@ -7,24 +7,24 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// HasAVX2 reports whether the processor and the system have what level [AVX2] needs.
+// HasAVX2 reports whether the processor and the operating system support level [AVX2].
 func HasAVX2() bool {
 	x := &cpu.X86
 	return x.HasAVX2 && x.HasFMA && x.HasF16C
 }
 
-// HasAVX512 reports whether the processor and the system have what level [AVX512] needs.
+// HasAVX512 reports whether the processor and the operating system support level [AVX512].
 func HasAVX512() bool {
 	x := &cpu.X86
 	return HasAVX2() && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasBMI2
 }
 
-// Available lists the variants that this processor runs, best first.
+// Available returns the variants that this processor supports, best first.
 func Available() []Variant {
 	var list []Variant
 	x := &cpu.X86
 	if HasAVX512() {
-		// Some processors have VNNI and no bfloat16.
+		// Some processors have VNNI but no bfloat16 instructions.
 		v := Variant{Name: "avx512", Level: AVX512, Lanes: 16, VNNI: x.HasAVX512VNNI}
 		if x.HasAVX512BF16 {
 			rounds := v
@@ -45,7 +45,8 @@ func Available() []Variant {
 	return append(list, Portable())
 }
 
-// slowPairs reports whether products of pairs of bfloat16 are slower than those of float32 on processors
-// of a vendor that have them. Those of AMD multiply twice as many pairs as float32 at a time. Those of
-// Intel, which have tiles for such products, multiply half as many; a hypervisor may hide the tiles.
+// slowPairs reports whether a vendor's processors with bfloat16 instructions multiply bfloat16
+// pairs slower than float32. AMD's multiply twice as many pairs as float32 at a time. Intel's
+// multiply half as many, since they have tiles for such products; a hypervisor may hide the
+// tiles.
 func slowPairs(v cpuid.Vendor) bool { return v != cpuid.AMD }

@@ -2,5 +2,5 @@
 
 package isa
 
-// Available lists the variants that this processor runs: the portable one.
+// Available returns the variants that this processor supports: only the portable one.
 func Available() []Variant { return []Variant{Portable()} }

@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Weights of a benchmark that no cache holds.
+// The weights of a benchmark, which exceed every cache.
 const (
 	BenchWeights = 512 << 20
 	benchPart    = 64 << 20 // of them in turn
 )
 
-// BesideReads times products with weights that no cache holds, in parts, and reports the share of
-// the rate at which the same memory is read by a loop that does nothing else.
+// BesideReads benchmarks products with weights that exceed every cache. It times the products and
+// a loop that only reads the same memory in turn, part by part, and reports the ratio of their
+// rates.
 func BesideReads(b *testing.B, data []byte, products func(w []byte)) {
 	var took, read time.Duration
 	b.SetBytes(BenchWeights)
@@ -33,7 +34,7 @@ func BesideReads(b *testing.B, data []byte, products func(w []byte)) {
 	b.ReportMetric(float64(read)/float64(took), "share")
 }
 
-// Uncached is the memory of besideReads.
+// Uncached returns the memory for BesideReads.
 func Uncached(b *testing.B) []byte {
 	data, err := unix.Mmap(-1, 0, BenchWeights, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Guarded is n bytes that end where memory ends: a byte further faults.
+// Guarded returns n bytes at the end of a mapping: reading beyond them faults.
 func Guarded(t *testing.T, n int) []byte {
 	t.Helper()
 	page := unix.Getpagesize()
@@ -27,12 +27,12 @@ func Guarded(t *testing.T, n int) []byte {
 	return region[size-n : size : size]
 }
 
-// GuardedFloats are n floats that end where memory ends.
+// GuardedFloats returns n floats at the end of a mapping.
 func GuardedFloats(t *testing.T, n int) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(Guarded(t, 4*n)))), n)
 }
 
-// GuardedWords are n words that end where memory ends.
+// GuardedWords returns n words at the end of a mapping.
 func GuardedWords(t *testing.T, n int) []uint32 {
 	t.Helper()
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(Guarded(t, 4*n)))), n)

@@ -1,6 +1,7 @@
-// Package kerneltest helps the tests of kernels: all variants of this processor ([Each]), operands,
-// memory that ends where a kernel may not read on ([Guarded]), the ways of package gemv, gemm and
-// qgemm to compute products as functions of one shape, and benchmarks beside the rate of memory.
+// Package kerneltest helps to test kernels. [Each] runs a test for all variants of this
+// processor, and [Guarded] allocates memory beyond which a read faults. The package also makes
+// operands, wraps the products of gemv, gemm and qgemm in functions of one signature, and
+// benchmarks kernels against the memory's rate.
 package kerneltest
 
 import (
@@ -15,7 +16,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// RandomBlocks has scales of all magnitudes, zeros and subnormals.
+// RandomBlocks returns n random blocks of p, whose scales have all magnitudes, zeros and
+// subnormals included.
 func RandomBlocks(random *rand.Rand, p quant.Packing, n int) []byte {
 	b := make([]byte, n*p.BlockBytes())
 	for i := range b {
@@ -29,7 +31,7 @@ func RandomBlocks(random *rand.Rand, p quant.Packing, n int) []byte {
 	return b
 }
 
-// BytesOf is v as little-endian float32.
+// BytesOf returns v as little-endian float32.
 func BytesOf(v []float32) []byte {
 	var b []byte
 	for _, f := range v {
@@ -39,7 +41,7 @@ func BytesOf(v []float32) []byte {
 	return b
 }
 
-// SameFloats compares bits.
+// SameFloats fails the test unless got and want have the same bits.
 func SameFloats(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	for i := range want {
@@ -49,7 +51,7 @@ func SameFloats(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// BytesOfWords is v in little-endian order.
+// BytesOfWords returns v in little-endian order.
 func BytesOfWords(v []uint32) []byte {
 	var b []byte
 	for _, w := range v {
@@ -58,7 +60,7 @@ func BytesOfWords(v []uint32) []byte {
 	return b
 }
 
-// Random are n numbers about 1 in size.
+// Random returns n random numbers of magnitude about 1.
 func Random(r *rand.Rand, n int) []float32 {
 	v := make([]float32, n)
 	for i := range v {
@@ -67,8 +69,8 @@ func Random(r *rand.Rand, n int) []float32 {
 	return v
 }
 
-// Store is v as weights of format f, offset bytes from an aligned address, and v as f
-// holds it.
+// Store returns v stored as weights of format f, offset bytes after an aligned address, and v
+// rounded to f.
 func Store(f mat.Format, v []float32, offset int) (data []byte, held []float32) {
 	data = make([]byte, offset+len(v)*f.Size())[offset:]
 	switch f {
@@ -86,14 +88,14 @@ func Store(f mat.Format, v []float32, offset int) (data []byte, held []float32) 
 	return data, held
 }
 
-// Each runs test for every variant of this processor.
+// Each runs test once for each variant of this processor.
 func Each(t *testing.T, test func(*testing.T, *kernels.Set)) {
 	for _, set := range Variants() {
 		t.Run(set.Name, func(t *testing.T) { test(t, &set) })
 	}
 }
 
-// Near fails where got is further from want than the rounding of n additions allows.
+// Near fails the test if got differs from want by more than the rounding of n additions allows.
 func Near(t *testing.T, what string, got float32, want, size float64) {
 	t.Helper()
 	if d := math.Abs(float64(got) - want); !(d <= 1e-6*(size+1)) {
@@ -101,14 +103,14 @@ func Near(t *testing.T, what string, got float32, want, size float64) {
 	}
 }
 
-// ULPs is the distance of got from want in units of want's last place.
+// ULPs returns the distance of got from want in units in the last place of want.
 func ULPs(got float32, want float64) float64 {
 	w := float32(want)
 	unit := float64(math.Nextafter32(w, float32(math.Inf(1)))) - float64(w)
 	return math.Abs(float64(got)-want) / unit
 }
 
-// Variants are the kernels of all variants, best first.
+// Variants returns the kernels of all variants, best first.
 func Variants() []kernels.Set {
 	var all []kernels.Set
 	for _, v := range isa.Available() {
@@ -117,10 +119,10 @@ func Variants() []kernels.Set {
 	return all
 }
 
-// From is m from a column on.
+// From returns the columns of m from col on.
 func From(m mat.Floats, col int) mat.Floats { return mat.Floats{V: m.V[col:], Stride: m.Stride} }
 
-// SameBits compares bits of a token that is computed alone with those among others.
+// SameBits fails the test unless a token computed alone has the same bits as among others.
 func SameBits(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	for i, v := range got {
@@ -130,7 +132,7 @@ func SameBits(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// EachRounding runs test for every variant that rounds activations.
+// EachRounding runs test once for each variant that rounds activations.
 func EachRounding(t *testing.T, test func(*testing.T, *kernels.Set)) {
 	Each(t, func(t *testing.T, set *kernels.Set) {
 		if set.BF16 {
@@ -139,7 +141,7 @@ func EachRounding(t *testing.T, test func(*testing.T, *kernels.Set)) {
 	})
 }
 
-// Rounded is x as bfloat16 holds it.
+// Rounded returns x rounded to bfloat16.
 func Rounded(x []float32) []float32 {
 	out := make([]float32, len(x))
 	for i, v := range x {
@@ -148,7 +150,7 @@ func Rounded(x []float32) []float32 {
 	return out
 }
 
-// Same compares bits; a NaN is like any other.
+// Same fails the test unless got and want have the same bits. All NaNs are equal.
 func Same(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	for i, v := range got {

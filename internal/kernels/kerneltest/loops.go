@@ -10,12 +10,12 @@ import (
 	"github.com/heftai/heft/internal/kernels/isa"
 )
 
-// Loops are loops of elements by name. Each gets five operands of one length and changes the first
-// three.
+// Loops maps names to elementwise loops. Each loop gets five operands of the same length and
+// changes the first three.
 type Loops map[string]func(s *kernels.Set, a, b, c, d, e []float32)
 
-// TestLoops runs loops in every variant on operands that end where memory ends, with numbers that
-// are not finite among them, and compares bits with the Go variant.
+// TestLoops runs loops in every variant and compares the results bit for bit with the Go variant.
+// Operands end where memory ends and include numbers that are not finite.
 func TestLoops(t *testing.T, loops Loops) {
 	reference := kernels.For(isa.Portable())
 	Each(t, func(t *testing.T, set *kernels.Set) {

@@ -13,7 +13,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// PanelSums are products by SumPanels of rows of values with x.
+// PanelSums computes products of rows of values with x by SumPanels.
 func PanelSums(s *kernels.Set, values []float32, width, row, step, col, rows int, x []float32, tokens, n int) []float32 {
 	lanes := s.GEMM.PanelLanes()
 	y := mat.Floats{V: make([]float32, tokens*rows), Stride: rows}
@@ -35,7 +35,7 @@ func PanelSums(s *kernels.Set, values []float32, width, row, step, col, rows int
 	return y.V
 }
 
-// Summed are products by panels of widened rows.
+// Summed computes products by panels of widened rows.
 func Summed(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int) []float32 {
 	lanes := set.GEMM.PanelLanes()
 	data, _ := Store(f, v, 1)
@@ -51,7 +51,8 @@ func Summed(set *kernels.Set, f mat.Format, v, x []float32, rows, tokens, n int)
 	return y
 }
 
-// Grouped is Mul by way of groups, with k cut into pieces of so many rounds of the lanes.
+// Grouped computes Mul's product by groups, with k split into pieces of the given number of
+// rounds of the lanes.
 func Grouped(set *kernels.Set, w mat.Weights, x mat.Floats, rows, tokens, n, rounds int) []float32 {
 	y := make([]float32, tokens*rows)
 	group, step := make([]float32, set.GEMM.GroupFloats(set.GEMM.GroupTokens, n)), rounds*set.Lanes
@@ -70,7 +71,7 @@ func Grouped(set *kernels.Set, w mat.Weights, x mat.Floats, rows, tokens, n, rou
 	return y
 }
 
-// BySplit is Mul by way of split tokens, with k cut into pieces of step.
+// BySplit computes Mul's product by split tokens, with k split into pieces of step.
 func BySplit(set *kernels.Set, w mat.Weights, x mat.Floats, rows, tokens, n, step int) []float32 {
 	y := make([]float32, tokens*rows)
 	for t := 0; t < tokens; {
@@ -87,7 +88,7 @@ func BySplit(set *kernels.Set, w mat.Weights, x mat.Floats, rows, tokens, n, ste
 	return y
 }
 
-// Interleaved is a matrix in bands, with its values.
+// Interleaved returns a matrix with interleaved rows, and its values.
 func Interleaved(random *rand.Rand, packing quant.Packing, rows, width int) (*quant.Packed, []float32) {
 	blocks, values := RandomBlocks(random, packing, rows*width/32), make([]float32, rows*width)
 	quant.UnpackBlocks(packing, values, blocks)
@@ -111,18 +112,18 @@ func Pack(set *kernels.Set, x mat.Floats, turned bool, height, rows, n int) []fl
 	return dst
 }
 
-// PanelsOf are panels of n terms one after another.
+// PanelsOf returns panels of n terms, stored one after another in v.
 func PanelsOf(set *kernels.Set, v []float32, n int) mat.Floats {
 	return mat.Floats{V: v, Stride: n * set.GEMM.PanelLanes()}
 }
 
-// PacksOf is what packAll made.
+// PacksOf returns the packs that PackAll wrote to v.
 func PacksOf(v []uint32, parts, n int) gemm.Packs {
 	return gemm.Packs{V: v, Parts: parts, Words: gemm.PanelWords(n)}
 }
 
-// PackAll makes packs or panels of all rows of x, or with lines of all columns; an even
-// number of them.
+// PackAll packs all rows of x into packs or panels, or all columns if lines is set. Their number
+// is even.
 func PackAll(set *kernels.Set, x mat.Floats, panel, lines bool, parts, rows, n int) []uint32 {
 	words := parts * gemm.PanelWords(n)
 	count := mat.CeilDiv(rows, 2*gemm.PackRows) * 2
@@ -142,7 +143,7 @@ func PackAll(set *kernels.Set, x mat.Floats, panel, lines bool, parts, rows, n i
 	return dst
 }
 
-// Transposed is x, rows by n, turned.
+// Transposed returns the transpose of x, a matrix of the given rows with n columns.
 func Transposed(x []float32, rows, n int) []float32 {
 	out := make([]float32, len(x))
 	for i := range rows {
@@ -153,7 +154,7 @@ func Transposed(x []float32, rows, n int) []float32 {
 	return out
 }
 
-// Tiled is a product by way of packs and panels, with k cut into steps of some blocks.
+// Tiled computes a product by packs and panels, with k split into steps of some blocks.
 func Tiled(set *kernels.Set, data []byte, x, bias []float32, rows, tokens, n, step int) []float32 {
 	couples, size := mat.CeilDiv(tokens, 2*gemm.PanelTokens), gemm.PanelWords(n)
 	panels, packs := make([]uint32, 2*couples*size), make([]uint32, 2*size)
@@ -184,7 +185,7 @@ func Tiled(set *kernels.Set, data []byte, x, bias []float32, rows, tokens, n, st
 	return y
 }
 
-// MulInts is MulInt8 of rows of p with x, cut into two calls at column half.
+// MulInts computes MulInt8's product of rows of p with x in two calls, split at column half.
 func MulInts(s *kernels.Set, p *quant.Packed, row, step, col, rows int, x []float32, tokens, n, half int) []float32 {
 	in := mat.Pairs{V: make([]uint32, tokens*s.QGEMM.Int8Words(p.Packing, n)), Stride: s.QGEMM.Int8Words(p.Packing, n)}
 	for i := range tokens {
@@ -197,7 +198,7 @@ func MulInts(s *kernels.Set, p *quant.Packed, row, step, col, rows int, x []floa
 	return y.V
 }
 
-// Quantised are matrices of random codes, with whatever scales.
+// Quantised returns matrices of random codes with arbitrary scales, by name.
 func Quantised() map[string]*quant.Packed {
 	random := rand.New(rand.NewPCG(1, 2))
 	bytes := func(n int) []byte {
@@ -216,7 +217,7 @@ func Quantised() map[string]*quant.Packed {
 	}
 }
 
-// Minifloats is a matrix of random codes with scales around 1.
+// Minifloats returns a matrix of random codes with scales around 1.
 func Minifloats(r *rand.Rand, packing quant.Packing, rows, width, blockRows, blockColumns int) *quant.Packed {
 	p := &quant.Packed{Packing: packing, Width: width, Rows: blockRows, Columns: blockColumns}
 	scales := mat.CeilDiv(rows, blockRows) * mat.CeilDiv(width, blockColumns)
@@ -241,7 +242,7 @@ func Minifloats(r *rand.Rand, packing quant.Packing, rows, width, blockRows, blo
 	return p
 }
 
-// MulCodes are the products of tokens with every step-th row from row on.
+// MulCodes computes the products of tokens with every step-th row from row on.
 func MulCodes(set *kernels.Set, p *quant.Packed, row, step, rows int, x mat.Floats, tokens, n int) []float32 {
 	y := make([]float32, tokens*rows)
 	for t := 0; t < tokens; {

@@ -8,40 +8,44 @@ import (
 )
 
 const (
-	// firstRounds are those of all candidates. Candidates that are slower by slack are out then.
+	// firstRounds is the number of rounds in which all candidates take part. Candidates that are
+	// slower by slack are then dropped.
 	firstRounds = 4
 	slack       = 1.12
-	// leastRounds are made also when time is up, as on a busy machine, where a round takes long.
+	// leastRounds is the number of rounds made even after the time is up, as on a busy machine,
+	// where a round takes long.
 	leastRounds = 5
-	// distanceRounds are those of the distances of prefetch, also when time is up.
+	// distanceRounds is the number of rounds that compare prefetch distances, made even after the
+	// time is up.
 	distanceRounds = 6
-	// mostRounds is where a role has enough samples.
+	// mostRounds is the number of rounds after which a role has enough samples.
 	mostRounds = 24
-	// preferred is how much faster than the default a pattern must be to replace it, so that
-	// equal patterns do not take turns from start to start.
+	// preferred is the factor by which a pattern must be faster than the default to replace it.
+	// It keeps equal patterns from alternating between starts.
 	preferred = 1.025
-	// preferredNear is the same for the shorter distance. What is prefetched behind the end of the
-	// small memory is wasted, and more of it at the usual distance.
+	// preferredNear is the same factor for the shorter distance. Bytes prefetched beyond the end
+	// of the small buffer are wasted, and there are more of them at the usual distance.
 	preferredNear = 1.05
 )
 
-// A meter measures once how long the kernels of r take to read the buffer with a pattern, in
-// seconds; 0 where they cannot be measured.
+// A meter returns the seconds that the kernels of r take to read the buffer once with a pattern,
+// or 0 if they cannot be measured.
 type meter func(r fetch.Role, p fetch.Pattern) float64
 
-// A race is the candidates of one role. The first is the default, which takes part in all rounds.
+// A race compares the candidate patterns of one role. The first candidate is the default, which
+// takes part in all rounds.
 type race struct {
 	role     fetch.Role
 	patterns []fetch.Pattern
-	times    [][]float64 // by pattern and round, in seconds; a candidate that is out has fewer rounds
+	times    [][]float64 // by pattern and round, in seconds; dropped candidates have fewer rounds
 	out      []bool
 	margin   float64
-	near     float64 // the score of the shorter distance, the last pattern, which has no times here; 0 before it is measured
+	near     float64 // the score of the shorter distance, which is the last pattern and has no times here; 0 until it is measured
 	nearWon  bool    // the shorter distance is faster
 }
 
-// newRace has the patterns of r at the usual distance of prefetch. The distance is chosen after the
-// rows: see [nearer].
+// newRace returns a race of r's patterns at the usual prefetch distance. The distance is chosen
+// after the number of rows; see [nearer].
 func newRace(r fetch.Role, usual fetch.Pattern) *race {
 	patterns := slices.DeleteFunc(fetch.Candidates(r), func(p fetch.Pattern) bool { return p.Near })
 	i := max(slices.Index(patterns, usual), 0)
@@ -53,8 +57,9 @@ func raceOf(r fetch.Role, patterns []fetch.Pattern, margin float64) *race {
 	return &race{role: r, patterns: patterns, margin: margin, times: make([][]float64, len(patterns)), out: make([]bool, len(patterns))}
 }
 
-// nearer is a race of the pattern that won r and the same with a shorter distance, or nil if the
-// winner does not prefetch or its kernels have one distance.
+// nearer returns a race between the winning pattern of r and the same pattern with a shorter
+// prefetch distance. It returns nil if the winner does not prefetch or its kernels have only one
+// distance.
 func (r *race) nearer() *race {
 	won := r.patterns[r.best()]
 	near := won
@@ -65,7 +70,7 @@ func (r *race) nearer() *race {
 	return raceOf(r.role, []fetch.Pattern{won, near}, preferredNear)
 }
 
-// settle adds the result of the race for the distance.
+// settle records the result of the race between distances.
 func (r *race) settle(distance *race) {
 	if distance == nil || len(distance.times[1]) == 0 {
 		return
@@ -74,7 +79,7 @@ func (r *race) settle(distance *race) {
 	r.near, r.nearWon = distance.score(1)*r.score(r.best()), distance.best() == 1
 }
 
-// chosen is the pattern of r's role.
+// chosen returns the pattern chosen for r's role.
 func (r *race) chosen() fetch.Pattern {
 	if r.nearWon {
 		return r.patterns[len(r.patterns)-1]
@@ -82,8 +87,8 @@ func (r *race) chosen() fetch.Pattern {
 	return r.patterns[r.best()]
 }
 
-// round measures each candidate that is left once. It begins with another one in each round, so that none has
-// an advantage by its place. It reports false where the kernels cannot be measured.
+// round measures each remaining candidate once. Each round begins with a different candidate, so
+// that none gains from its place. It returns false if the kernels cannot be measured.
 func (r *race) round(m meter) bool {
 	first := len(r.times[0])
 	for k := range r.patterns {
@@ -100,8 +105,9 @@ func (r *race) round(m meter) bool {
 	return true
 }
 
-// score is the candidate's time relative to the default's: the worse of [race.paired] and [race.undisturbed], each
-// of which one kind of neighbour deceives. A candidate that replaces the default is faster by both.
+// score returns the candidate's time relative to the default's: the worse of [race.paired] and
+// [race.undisturbed]. Each of them can be distorted by a different kind of load on the machine. A
+// candidate that replaces the default is faster by both.
 func (r *race) score(i int) float64 {
 	switch {
 	case i == len(r.times):
@@ -112,8 +118,9 @@ func (r *race) score(i int) float64 {
 	return max(r.paired(i), r.undisturbed(i))
 }
 
-// paired is the median over rounds of the candidate's time relative to the default's in the same round. A neighbour
-// on the same core slows kernels down for milliseconds, which is longer than a role's part of a round.
+// paired returns the median over rounds of the candidate's time relative to the default's in the
+// same round. Other load on the same core slows kernels for milliseconds, which is longer than a
+// role's part of a round.
 func (r *race) paired(i int) float64 {
 	shares := slices.Clone(r.times[i])
 	for n, t := range r.times[0][:len(shares)] {
@@ -122,18 +129,19 @@ func (r *race) paired(i int) float64 {
 	return median(shares)
 }
 
-// undisturbed is the candidate's shortest time relative to the default's: neighbours only ever add time.
+// undisturbed returns the candidate's shortest time relative to the default's, because other load
+// only adds time.
 func (r *race) undisturbed(i int) float64 { return slices.Min(r.times[i]) / slices.Min(r.times[0]) }
 
-// time is how long the candidate takes without neighbours, in seconds: its score times the lower quartile of the
-// default.
+// time returns the seconds that the candidate takes on an idle machine: its score times the lower
+// quartile of the default's times.
 func (r *race) time(i int) float64 {
 	sorted := slices.Sorted(slices.Values(r.times[0]))
 	return r.score(i) * sorted[len(sorted)/4]
 }
 
-// prune takes slow candidates out and returns how many are left. The default stays, because the others are
-// compared with it.
+// prune drops slow candidates and returns the number that remain. The default remains, because
+// the others are compared with it.
 func (r *race) prune() int {
 	best, left := r.score(r.best()), 1
 	for i := 1; i < len(r.times); i++ {
@@ -144,7 +152,7 @@ func (r *race) prune() int {
 	return left
 }
 
-// best is the fastest candidate, or the default where none is faster by a margin.
+// best returns the fastest candidate, or the default if none is faster by the margin.
 func (r *race) best() int {
 	best, score := 0, 1.0
 	for i := 1; i < len(r.times); i++ {
@@ -158,8 +166,9 @@ func (r *race) best() int {
 	return best
 }
 
-// run runs all races in interleaved rounds until expired says so or each is decided, and returns the
-// races of kernels that can be measured. It makes leastRounds unless stopped says so.
+// run runs the rounds of all races interleaved until expired returns true or every race is
+// decided. It returns the races whose kernels can be measured. It makes leastRounds even after
+// expired returns true, unless stopped does.
 func run(usual fetch.Plan, m meter, expired, stopped func() bool) []*race {
 	var races []*race
 	for role := range fetch.Roles {
@@ -184,7 +193,7 @@ func run(usual fetch.Plan, m meter, expired, stopped func() bool) []*race {
 	return races
 }
 
-// runDistances compares the winners that prefetch with the same at a shorter distance.
+// runDistances compares the winners that prefetch with the same patterns at a shorter distance.
 func runDistances(races []*race, m meter, expired, stopped func() bool) {
 	distances, left := make([]*race, len(races)), 0
 	for i, r := range races {
@@ -204,7 +213,7 @@ func runDistances(races []*race, m meter, expired, stopped func() bool) {
 	}
 }
 
-// deadline returns a function that reports whether a time has passed.
+// deadline returns a function that reports whether d has passed.
 func deadline(d time.Duration) func() bool {
 	end := time.Now().Add(d)
 	return func() bool { return !time.Now().Before(end) }

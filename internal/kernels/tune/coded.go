@@ -9,28 +9,30 @@ import (
 	"github.com/heftai/heft/internal/kernels/fetch"
 )
 
-// CodedColumns is the length of the rows for which [Report.CodedGain] holds. Longer rows gain more.
+// CodedColumns is the length of the rows that [Report.CodedGain] measures. Longer rows gain more.
 const CodedColumns = columns
 
 const (
-	// gainRounds are how often coded and plain weights are multiplied in turn.
+	// gainRounds is how often coded and plain weights are multiplied alternately.
 	gainRounds = 5
-	// gainBytes is the memory that each thread then reads at a time, and mostGainBytes that of all threads. In less memory
-	// the first and last rows, which no prefetch serves, slow coded weights more than plain ones.
+	// gainBytes is the memory that each thread reads at a time, and mostGainBytes the total over
+	// all threads. With less memory, the first and last rows, which are not prefetched, slow
+	// coded weights more than plain ones.
 	gainBytes     = 8 << 20
 	mostGainBytes = 16 << 20
 )
 
-// gains are how many times faster coded weights are than plain ones, by the name of the role that reads coded ones.
+// gains maps the role that reads coded weights to its speedup over plain weights.
 type gains map[string]float64
 
-// plainRoles are the roles of plain weights by those of coded ones.
+// plainRoles maps roles of coded weights to those of plain weights.
 var plainRoles = map[fetch.Role]fetch.Role{fetch.CodedFloats: fetch.Floats, fetch.CodedPairs: fetch.Pairs, fetch.CodedTokens: fetch.PairTokens}
 
-// CodedGain returns how many times faster the kernels of coded bfloat16 weights multiply a token than those of plain
-// ones, each with its pattern of the plan, by the median of r's measurements. With several it is the lesser of that gain
-// and the one of eight tokens at once. Activations are rounded as the variant's kernels round them by default. It returns 0
-// if that was not measured, or for several tokens without AVX-512 BF16 or AMX.
+// CodedGain returns the speedup of coded over plain bfloat16 weights in products with a token:
+// the median of r's measurements, each kernel with its pattern of the plan. If several is set, it
+// is the smaller of that gain and the gain for eight tokens at once. Activations are rounded as
+// the variant's kernels round them by default. It returns 0 if the gain was not measured, or if
+// several is set and the processor lacks AVX-512 BF16 and AMX.
 func (r *Report) CodedGain(variant string, several bool) float64 {
 	set, err := kernels.Select(variant)
 	if err != nil {
@@ -48,7 +50,7 @@ func (r *Report) CodedGain(variant string, several bool) float64 {
 	return r.gain(fetch.CodedFloats)
 }
 
-// gain is the gain of a role; 0 if fewer than half of the measurements have it.
+// gain returns the gain of a role, or 0 if fewer than half of the measurements have it.
 func (r *Report) gain(role fetch.Role) float64 {
 	var all []float64
 	for _, m := range r.measured {
@@ -62,8 +64,8 @@ func (r *Report) gain(role fetch.Role) float64 {
 	return median(all)
 }
 
-// gainsOf measures gains with the patterns of plan. m reads as many bytes of coded weights as of plain ones. What it cannot
-// measure has no gain.
+// gainsOf measures gains with the patterns of plan. m reads as many bytes of coded weights as of
+// plain ones. Roles that cannot be measured have no gain.
 func gainsOf(ctx context.Context, plan *fetch.Plan, m meter) gains {
 	out := gains{}
 	fewer := float64(2*columns) / float64(coded.RowBytes(columns))
@@ -87,14 +89,15 @@ func gainsOf(ctx context.Context, plan *fetch.Plan, m meter) gains {
 	return out
 }
 
-// measureGains is gainsOf the kernels of set in memory of its own, or nil if there is none.
+// measureGains calls gainsOf for the kernels of set in memory that it allocates. It returns nil
+// if there is no memory.
 func measureGains(ctx context.Context, set *kernels.Set, plan *fetch.Plan, threads int, ledger *hostmem.Ledger) gains {
 	each := max(min(gainBytes, mostGainBytes/threads)&^(hostmem.HugePage-1), hostmem.HugePage)
 	block, err := hostmem.Alloc(ledger, hostmem.Other, threads*each)
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = block.Release() }() // held once
+	defer func() { _ = block.Release() }() // allocated and released once
 	w := newWorkersOf(set, block.Bytes(), threads, each, gainReaders)
 	defer w.close()
 	return gainsOf(ctx, plan, w.measure)

@@ -6,17 +6,17 @@ import (
 	"github.com/heftai/heft/internal/kernels/fetch"
 )
 
-// settled is how many measurements, each of another start, a stored plan is made of. A neighbour on the
-// machine can make any single one choose badly.
+// settled is the number of measurements, each from another start, that a final plan is made of.
+// Other load on the machine can distort any single one.
 const settled = 5
 
-// rates are those of one measurement by role.
+// rates holds the rates of one measurement by role.
 type rates map[string][]Rate
 
 // settled reports whether r is made of enough measurements.
 func (r *Report) settled() bool { return len(r.measured) >= settled }
 
-// with is a report of the measurements of r and the one of next. r may be nil.
+// with returns a report of the measurements of r, which may be nil, and that of next.
 func (r *Report) with(next *Report, usual fetch.Plan) *Report {
 	if r == nil {
 		return next
@@ -43,16 +43,17 @@ func (r *Report) with(next *Report, usual fetch.Plan) *Report {
 	return out
 }
 
-// A score is what several measurements say of a pattern.
+// A score summarises several measurements of a pattern.
 type score struct {
 	pattern fetch.Pattern
-	// share is the median of its shares of each measurement's best rate, 0 where it was not measured:
-	// rates of different hours do not compare.
+	// share is the median over measurements of the pattern's rate relative to the best one, 0 if
+	// it was not measured. Rates from different times are not comparable.
 	share float64
 	rate  float64 // the median
 }
 
-// scoresOf are the patterns of a role that more than half of the measurements have.
+// scoresOf returns the scores of the patterns of a role that more than half of the measurements
+// have.
 func scoresOf(measurements []measurement, role fetch.Role) (list []score) {
 	shares, all := map[fetch.Pattern][]float64{}, map[fetch.Pattern][]float64{}
 	for _, m := range measurements {

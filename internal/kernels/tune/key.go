@@ -9,16 +9,17 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// A Key is what a plan depends on.
+// A Key holds what a plan depends on.
 type Key struct {
-	Vendor    string `json:"vendor"` // as CPUID names it, such as AuthenticAMD
+	Vendor    string `json:"vendor"` // vendor string of CPUID, such as AuthenticAMD
 	Processor string `json:"processor"`
 	Variant   string `json:"variant"` // of the kernels
-	Threads   int    `json:"threads"` // the next power of two
+	Threads   int    `json:"threads"` // rounded up to a power of two
 }
 
-// KeyOf returns the key of this processor for a variant, "" for the best one, and a number of
-// threads that compute. Neighbouring numbers of threads share a key: 3 and 4, 5 to 8 and so on.
+// KeyOf returns the key of this processor for a variant and a number of compute threads. An empty
+// variant stands for the best one. Neighbouring numbers of threads share a key: 3 and 4, 5 to 8
+// and so on.
 func KeyOf(variant string, threads int) Key {
 	if variant == "" {
 		variant = kernels.Names()[0]
@@ -28,7 +29,7 @@ func KeyOf(variant string, threads int) Key {
 	return Key{Vendor: c.VendorString, Processor: strings.TrimSpace(model), Variant: variant, Threads: 1 << bits.Len(uint(max(threads, 1)-1))}
 }
 
-// file is the name of the key's file: letters, digits and single dashes.
+// file returns the name of the key's file, which has only letters, digits and single dashes.
 func (k Key) file() string {
 	text := strings.ToLower(fmt.Sprintf("%s %s %s %d", k.Vendor, k.Processor, k.Variant, k.Threads))
 	words := strings.FieldsFunc(text, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })

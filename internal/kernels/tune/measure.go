@@ -17,68 +17,70 @@ import (
 )
 
 const (
-	// Budget is how long Measure takes to find a plan on a machine that is not busy. The gains of coded weights take
-	// some 15 ms more.
+	// Budget is the time that Measure takes to find a plan on an idle machine. The gains of coded
+	// weights take some 15 ms more.
 	Budget = 30 * time.Millisecond
-	// distancesBudget is the part of it that distanceRounds take.
+	// distancesBudget is the part of Budget for distanceRounds.
 	distancesBudget = 7 * time.Millisecond
 	// perThread is the memory that each thread reads at a time.
 	perThread = 512 << 10
-	// MostThreads is how many threads measure at most: 16 MiB of memory for all.
+	// MostThreads is the largest number of threads that measure. Together they read 16 MiB.
 	MostThreads = 32
-	// filler is what the memory has: ordinary numbers in every format.
+	// filler is the byte that fills the memory. It makes ordinary numbers in every format.
 	filler = 0x3c
 )
 
-// ErrUnable says that the kernels have no patterns to choose from, because they have no assembly.
+// ErrUnable means that the kernels have no patterns to choose from, because they are not in
+// assembly.
 var ErrUnable = errors.New("tune: this processor's kernels have one fetch pattern only")
 
-// Options say what Measure measures.
+// Options configure Measure.
 type Options struct {
-	// Variant of the kernels; "" is the best one.
+	// Variant is the kernel variant; "" means the best one.
 	Variant string
-	// Threads read at once, as many as will compute; 0 is one. More than MostThreads are taken for
-	// it.
+	// Threads is the number of compute threads, which read at once; 0 means one. Measure uses at
+	// most MostThreads.
 	Threads int
-	// Usual is the plan that stays where no other is faster.
+	// Usual is the plan to keep where no other is faster.
 	Usual fetch.Plan
-	// Ledger counts the memory, up to 8 MiB for each thread in whole huge pages and at most 16 MiB; nil counts nothing.
+	// Ledger counts the memory: up to 8 MiB per thread in whole huge pages, at most 16 MiB in
+	// total. If it is nil, nothing is counted.
 	Ledger *hostmem.Ledger
-	// StoredOnly makes Start take a stored plan or the default and measure nothing.
+	// StoredOnly makes Start use a stored plan or the default without measuring.
 	StoredOnly bool
 
-	meter   meter       // in tests, instead of the kernels
-	expired func() bool // in tests, instead of the budget
-	fixed   *Key        // in tests, instead of this processor's
+	meter   meter       // replaces the kernels in tests
+	expired func() bool // replaces the budget in tests
+	fixed   *Key        // replaces this processor's key in tests
 }
 
 var measuring sync.Mutex
 
-// A Rate is how fast one pattern was, in bytes per second.
+// A Rate is the speed of one pattern in bytes per second.
 type Rate struct {
 	Pattern        fetch.Pattern `json:"pattern"`
 	BytesPerSecond float64       `json:"bytes_per_second"`
 }
 
-// A Report is a plan and the rates of the candidates by the role's name, fastest first. Roles that
+// A Report holds a plan and the rates of the candidates by role name, fastest first. Roles that
 // were not measured have the usual pattern and no rates.
 type Report struct {
 	Plan  fetch.Plan        `json:"plan"`
 	Rates map[string][]Rate `json:"rates"`
 
-	measured []measurement // what it is made of, at most settled
+	measured []measurement // the measurements that the report is made of, at most settled
 }
 
-// A measurement is what one start has measured.
+// A measurement is the result of one start.
 type measurement struct {
 	Rates rates `json:"rates"`
 	Gains gains `json:"coded_gains,omitempty"`
 }
 
-// Measure finds the fastest pattern of each role. It takes about Budget, changes the process's plan
-// meanwhile and leaves the one that it found in use. If it fails, for lack of memory, with the
-// context's error or with ErrUnable, the plan does not change. A second Measure waits for the
-// first.
+// Measure finds the fastest pattern of each role and applies the resulting plan to the process.
+// It takes about Budget and changes the process's plan while it measures. It fails if memory is
+// short, with ctx's error, or with ErrUnable, and then restores the previous plan. Concurrent
+// calls run one after another.
 func Measure(ctx context.Context, o Options) (*Report, error) {
 	measuring.Lock()
 	defer measuring.Unlock()
@@ -123,14 +125,14 @@ func measure(ctx context.Context, o Options) (*Report, error) {
 	return report, nil
 }
 
-// planOf is plan with the kernels of set as the meter.
+// planOf calls plan with the kernels of set as the meter.
 func planOf(ctx context.Context, o Options, set *kernels.Set, threads int) (*Report, error) {
 	// Weights lie in huge pages, and prefetches behave differently in small ones.
 	block, err := hostmem.Alloc(o.Ledger, hostmem.Other, hostmem.Up(threads*perThread, hostmem.HugePage))
 	if err != nil {
 		return nil, fmt.Errorf("tune: %w", err)
 	}
-	defer func() { _ = block.Release() }() // held once
+	defer func() { _ = block.Release() }() // allocated and released once
 	w := newWorkers(set, block.Bytes(), threads)
 	defer w.close()
 	if !w.able() {
@@ -140,7 +142,7 @@ func planOf(ctx context.Context, o Options, set *kernels.Set, threads int) (*Rep
 	return plan(ctx, o, threads)
 }
 
-// plan finds the plan by o's meter.
+// plan finds the plan with o's meter.
 func plan(ctx context.Context, o Options, threads int) (*Report, error) {
 	races := run(o.Usual, o.meter, o.expired, func() bool { return ctx.Err() != nil })
 	if err := ctx.Err(); err != nil {
@@ -169,10 +171,10 @@ func compare(a, b float64) int {
 	return 0
 }
 
-// Workers are threads with a part of the memory each.
+// workers are threads, each with its part of the memory.
 type workers struct {
 	parts [][]byte
-	reads [][fetch.Roles]func() // by thread; nil where the kernels cannot be measured
+	reads [][fetch.Roles]func() // by thread; nil if the kernels cannot be measured
 	start []chan fetch.Role
 	times []float64
 	ready sync.WaitGroup
@@ -182,7 +184,7 @@ func newWorkers(set *kernels.Set, memory []byte, threads int) *workers {
 	return newWorkersOf(set, memory, threads, perThread, readers)
 }
 
-// newWorkersOf makes threads with each bytes of memory, which the functions that read returns read.
+// newWorkersOf starts threads with each bytes of memory. read returns the functions that read it.
 func newWorkersOf(set *kernels.Set, memory []byte, threads, each int, read func(*kernels.Set, []byte) [fetch.Roles]func()) *workers {
 	w := &workers{times: make([]float64, threads)}
 	for i := range threads {
@@ -197,10 +199,10 @@ func newWorkersOf(set *kernels.Set, memory []byte, threads, each int, read func(
 	return w
 }
 
-// able reports whether memory can be filled past the caches.
+// able reports whether memory can be written with non-temporal stores.
 func (w *workers) able() bool { return roof.Stream(w.parts[0][:64], filler) }
 
-// work reads the memory of thread i once for each role that it is sent.
+// work reads the memory of thread i once for each role that it receives.
 func (w *workers) work(i int) {
 	for role := range w.start[i] {
 		roof.Stream(w.parts[i], filler)
@@ -211,8 +213,8 @@ func (w *workers) work(i int) {
 	}
 }
 
-// measure is the time that all threads need together, from the sum of their rates: a thread that
-// the system holds up counts for the time that it had.
+// measure returns the time of all threads together, from the sum of their rates. A thread that
+// the system preempts counts with the time that it ran.
 func (w *workers) measure(r fetch.Role, p fetch.Pattern) float64 {
 	if w.reads[0][r] == nil {
 		return 0

@@ -15,18 +15,18 @@ import (
 	"github.com/heftai/heft/internal/kernels/roof"
 )
 
-// The matrix that kernels read: rows of columns weights, as many bytes a call as a thread
-// of the backend hands them.
+// The shape of the matrix that kernels read. A call reads as many bytes as a thread of the
+// backend gets at a time.
 const (
 	columns = 2048
 	perCall = 128 << 10
-	// one is the scale 1 of MXFP4, and part of an ordinary number elsewhere. With zeros as scales
-	// products would be subnormal, which takes a processor ten times the time.
+	// one is the scale 1 of MXFP4, and part of an ordinary number in other formats. With scales
+	// of zero, products would be subnormal, which takes ten times as long.
 	one = 127
 )
 
-// readers are functions that read all of b with the kernels of each role once; nil where set
-// has no such kernels. Each set of readers has room of its own and belongs to one thread.
+// readers returns one function for each role, which reads all of b once. It is nil if set has no
+// such kernels. Each set of readers has its own scratch memory and belongs to one thread.
 func readers(set *kernels.Set, b []byte) (reads [fetch.Roles]func()) {
 	x := make([]float32, 8*columns)
 	for i := range x {
@@ -48,8 +48,8 @@ func readers(set *kernels.Set, b []byte) (reads [fetch.Roles]func()) {
 	return reads
 }
 
-// gainReaders are the readers of roles whose gains are measured: with AMX also those of tiles, which have one pattern and
-// no place in plans.
+// gainReaders returns the readers of roles whose gains are measured. With AMX they include those
+// of tiles, which have one pattern and no place in plans.
 func gainReaders(set *kernels.Set, b []byte) [fetch.Roles]func() {
 	reads := readers(set, b)
 	if set.AMX && !set.SlowPairs {
@@ -59,16 +59,16 @@ func gainReaders(set *kernels.Set, b []byte) [fetch.Roles]func() {
 	return reads
 }
 
-// eachCall calls f with n rows of a matrix in b at a time.
+// eachCall calls f for n rows at a time of a matrix in b.
 func eachCall(b []byte, stride, n int, f func(rows []byte, n int)) {
 	for ; len(b) >= n*stride; b = b[n*stride:] {
 		f(b[:n*stride], n)
 	}
 }
 
-// floatsReader multiplies bfloat16 weights by some tokens in float32. With several tokens kernels
-// prefetch the rows of the next call, so calls are short there: what is prefetched behind the end
-// of b is wasted.
+// floatsReader multiplies bfloat16 weights by tokens in float32. With several tokens, kernels
+// prefetch the rows of the next call. Calls are short then, because bytes prefetched beyond the
+// end of b are wasted.
 func floatsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 	columns, rows := columns, perCall/(2*columns)
 	if tokens > 1 {
@@ -92,7 +92,7 @@ func floatsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 	}
 }
 
-// pairsReader multiplies bfloat16 weights by some tokens rounded to bfloat16.
+// pairsReader multiplies bfloat16 weights by tokens rounded to bfloat16.
 func pairsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 	const stride = 2 * columns
 	y, in := make([]float32, tokens*perCall/stride), roundedTokens(set, x, tokens)
@@ -103,7 +103,7 @@ func pairsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 	}
 }
 
-// roundedTokens are some tokens of x, rounded to bfloat16.
+// roundedTokens returns tokens of x rounded to bfloat16.
 func roundedTokens(set *kernels.Set, x []float32, tokens int) mat.Pairs {
 	words := mat.SpreadPairs(columns)
 	in := mat.Pairs{V: make([]uint32, tokens*words), Stride: words}
@@ -113,13 +113,13 @@ func roundedTokens(set *kernels.Set, x []float32, tokens int) mat.Pairs {
 	return in
 }
 
-// codedMatrix is b as coded weights. Whatever the memory is filled with, no group is an exception, as hardly any is of
-// trained weights: filler is no mark of one.
+// codedMatrix returns b as coded weights. No group is an exception, because filler does not mark
+// one; trained weights hardly have any.
 func codedMatrix(b []byte) *coded.Matrix {
 	return &coded.Matrix{Data: b, Rows: len(b) / coded.RowBytes(columns), Cols: columns}
 }
 
-// codedRows calls f with as many rows of m at a time as a thread of the backend computes.
+// codedRows calls f for as many rows of m at a time as a thread of the backend computes.
 func codedRows(m *coded.Matrix, f func(row, n int)) {
 	const most = perCall / (2 * columns)
 	for row := 0; row < m.Rows; row += most {
@@ -127,7 +127,7 @@ func codedRows(m *coded.Matrix, f func(row, n int)) {
 	}
 }
 
-// codedPairsReader multiplies coded weights by some tokens rounded to bfloat16.
+// codedPairsReader multiplies coded weights by tokens rounded to bfloat16.
 func codedPairsReader(set *kernels.Set, b []byte, x []float32, tokens int) func() {
 	if !set.Coded.HasPairs(columns) {
 		return nil
@@ -143,7 +143,7 @@ func codedPairsReader(set *kernels.Set, b []byte, x []float32, tokens int) func(
 	}
 }
 
-// tilesReader multiplies bfloat16 weights by one token, or by a panel of tokens, in tiles.
+// tilesReader multiplies bfloat16 weights by one token, or by a panel of tokens, with tiles.
 func tilesReader(set *kernels.Set, b []byte, panels int) func() {
 	const stride, rows, blocks = 2 * columns, perCall / (2 * columns), columns / gemm.BlockK
 	y, x := make([]float32, rows*gemm.CoupleTokens), tileTokens(panels)
@@ -160,7 +160,7 @@ func tilesReader(set *kernels.Set, b []byte, panels int) func() {
 	}
 }
 
-// codedTilesReader does so with coded weights.
+// codedTilesReader multiplies coded weights by one token, or by a panel of tokens, with tiles.
 func codedTilesReader(set *kernels.Set, b []byte, panels int) func() {
 	if !set.Coded.HasTiles(columns) {
 		return nil
@@ -174,7 +174,7 @@ func codedTilesReader(set *kernels.Set, b []byte, panels int) func() {
 	}
 }
 
-// tileTokens are ones as kernels of tiles take one token, or a panel of tokens.
+// tileTokens returns one token, or a panel of tokens, of ones in the layout of the tile kernels.
 func tileTokens(panels int) []uint32 {
 	words := columns / 2
 	if panels > 0 {
@@ -201,7 +201,7 @@ func blocksReader(set *kernels.Set, b []byte, x []float32, p quant.Packing) func
 	words := set.QGEMM.Int8Words(p, columns)
 	y, in := make([]float32, rows), mat.Pairs{V: make([]uint32, words), Stride: words}
 	set.QGEMM.RoundInt8(p, in.V, x[:columns])
-	const most = 8 * quant.InterleavedRows // of a call
+	const most = 8 * quant.InterleavedRows // the bytes per call
 	return func() {
 		for row := 0; row < rows; row += most {
 			set.QGEMM.MulInt8(mat.Floats{V: y[row:], Stride: rows}, quant.View{Packed: w, Row: row, Step: 1, Rows: min(most, rows-row), Cols: columns}, in, 1, false)
@@ -209,7 +209,7 @@ func blocksReader(set *kernels.Set, b []byte, x []float32, p quant.Packing) func
 	}
 }
 
-// codes are FP8 or MXFP4 weights in b, with ordinary scales.
+// codes returns FP8 or MXFP4 weights in b with ordinary scales.
 func codes(b []byte, p quant.Packing) *quant.Packed {
 	w := &quant.Packed{Packing: p, Codes: b, Width: columns, ScaleFormat: mat.Float32, Rows: 1, Columns: columns}
 	if p == quant.MXFP4 {
@@ -235,7 +235,7 @@ func codesReader(set *kernels.Set, b []byte, x []float32, p quant.Packing) func(
 	}
 }
 
-// packingReader packs bfloat16 weights as the products of prompts take them.
+// packingReader packs bfloat16 weights as products of prompts do.
 func packingReader(set *kernels.Set, b []byte) func() {
 	const stride = 2 * columns
 	if set.BF16 && !set.SlowPairs {

@@ -17,11 +17,11 @@ import (
 	"github.com/heftai/heft/internal/smallfile"
 )
 
-// version is that of the files and of the kernels' patterns. A file of another version is measured
-// again.
+// version is the version of the files and of the kernels' patterns. Reports of another version
+// are measured again.
 const version = 7
 
-// mostBytes bounds what is read of a file; one has some 20 KiB.
+// mostBytes limits the bytes read from a file, which has some 20 KiB.
 const mostBytes = 64 << 10
 
 // A stored is the content of a file.
@@ -29,19 +29,19 @@ type stored struct {
 	Version int `json:"version"`
 	Key
 	Report
-	Measured []measurement `json:"measured"` // what the report is made of
+	Measured []measurement `json:"measured"` // the measurements that the report is made of
 }
 
-// A Store keeps reports in a folder, which it creates when needed. An empty Folder keeps none.
-// Processes may share it: files are replaced atomically.
+// A Store keeps reports in a directory, which it creates when needed. If Folder is empty it keeps
+// none. Processes may share the directory: files are replaced atomically.
 type Store struct {
 	Folder string
-	// Log gets a line where a file cannot be used or written; nil means slog's default.
+	// Log receives a record for each file that cannot be used or written; nil means slog.Default.
 	Log *slog.Logger
 }
 
-// DefaultFolder returns the folder in which Heft's programs keep measurements of the machine: heft
-// in the user's cache folder, or "" if the user has none.
+// DefaultFolder returns the directory in which Heft's programs keep measurements of the machine:
+// heft in the user's cache directory, or "" if the user has none.
 func DefaultFolder() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -57,8 +57,8 @@ func (s *Store) log() *slog.Logger {
 	return s.Log
 }
 
-// Load returns the report of a key, or nil if there is none or its file cannot be used or is of another
-// version. It logs files that cannot be used.
+// Load returns the report of a key. It returns nil if there is none or its file is unusable or of
+// another version. It logs unusable files.
 func (s *Store) Load(k Key) *Report {
 	if s.Folder == "" {
 		return nil
@@ -84,7 +84,7 @@ func load(path string, k Key) (*Report, error) {
 		return nil, err
 	}
 	if head.Version != version {
-		return nil, fs.ErrNotExist // of another Heft
+		return nil, fs.ErrNotExist // written by another version of Heft
 	}
 	var in stored
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -102,7 +102,7 @@ func load(path string, k Key) (*Report, error) {
 	return &in.Report, nil
 }
 
-// Save keeps the report of a key.
+// Save stores the report of a key.
 func (s *Store) Save(k Key, r *Report) error {
 	if s.Folder == "" {
 		return nil
@@ -120,8 +120,8 @@ func (s *Store) Save(k Key, r *Report) error {
 	return nil
 }
 
-// Remeasure makes as many measurements as settle a plan, in place of the stored ones, and keeps the
-// report. A report that cannot be kept is logged and used.
+// Remeasure makes enough measurements for a final plan, replaces the stored ones and stores the
+// report. A report that cannot be stored is logged and used.
 func (s *Store) Remeasure(ctx context.Context, o Options) (r *Report, err error) {
 	for range settled {
 		if r, err = s.measure(ctx, o, r); err != nil {
@@ -131,7 +131,8 @@ func (s *Store) Remeasure(ctx context.Context, o Options) (r *Report, err error)
 	return r, nil
 }
 
-// measure adds a measurement to those of before, which may be nil, keeps the report and uses its plan.
+// measure adds one measurement to those of before, which may be nil, stores the report and
+// applies its plan.
 func (s *Store) measure(ctx context.Context, o Options, before *Report) (*Report, error) {
 	k := o.key()
 	o.Usual = fetch.Default(k.Vendor)
@@ -151,17 +152,18 @@ func (s *Store) keep(k Key, r *Report) {
 	}
 }
 
-// known has the reports that this process has used, by key, so that it measures once even if no
-// folder keeps them.
+// known holds the reports that this process has used, by key. The process therefore measures only
+// once even if nothing is stored.
 var known struct {
 	sync.Mutex
 	reports map[Key]*Report
 }
 
-// Ensure makes the plan of this machine that of the process before it returns. It takes the plan that an
-// earlier Ensure of this process found, else the stored one. If that is not yet of as many measurements as
-// settle it, Ensure measures for about Budget, adds the result and stores it. The default of the vendor
-// stays, and Ensure returns nil, if nothing is stored and nothing can be measured or ctx ends. Concurrent calls measure once.
+// Ensure applies the plan of this machine to the process before it returns. It takes the plan of
+// an earlier Ensure of this process, or else the stored one. If that has too few measurements,
+// Ensure measures for about Budget, adds the result and stores it. If nothing is stored and
+// nothing can be measured, or ctx ends, the vendor's default stays and Ensure returns nil.
+// Concurrent calls measure once.
 func (s *Store) Ensure(ctx context.Context, o Options) *Report {
 	known.Lock()
 	defer known.Unlock()
@@ -185,15 +187,15 @@ func (s *Store) Ensure(ctx context.Context, o Options) *Report {
 	return r
 }
 
-// found is the report of a key that this process has used, or nil.
+// found returns the report of a key that this process has used, or nil.
 func found(k Key) *Report {
 	known.Lock()
 	defer known.Unlock()
 	return known.reports[k]
 }
 
-// improved is before, or the default of the vendor in its place, with one measurement more unless before
-// is settled. It returns nil where the default stays.
+// improved returns before, or the vendor's default if before is nil, with one more measurement
+// unless before is settled. It returns nil if the default stays.
 func (s *Store) improved(ctx context.Context, o Options, before *Report) *Report {
 	s.use(before, o)
 	if o.StoredOnly || before != nil && before.settled() {
@@ -210,7 +212,7 @@ func (s *Store) improved(ctx context.Context, o Options, before *Report) *Report
 	return before
 }
 
-// use makes the plan of r, or the default of the vendor without r, that of the process.
+// use applies the plan of r, or the vendor's default if r is nil, to the process.
 func (s *Store) use(r *Report, o Options) {
 	plan := fetch.Default(o.key().Vendor)
 	if r != nil {
@@ -219,9 +221,10 @@ func (s *Store) use(r *Report, o Options) {
 	fetch.Use(plan)
 }
 
-// Start makes the plan of this machine that of the process at once: the stored one, else the default of
-// the vendor. Until the stored plan is settled, a measurement in the background then improves it, unless Ensure
-// has measured in this process and stored it. The channel is closed when that is done, or at once.
+// Start applies the plan of this machine to the process without delay: the stored one, or else
+// the vendor's default. If the stored plan has too few measurements, a measurement in the
+// background then improves it, unless Ensure has already measured and stored one in this process.
+// The channel is closed when the measurement is done, or at once if there is none.
 func (s *Store) Start(ctx context.Context, o Options) <-chan struct{} {
 	done := make(chan struct{})
 	stored, before := s.Load(o.key()), found(o.key())
