@@ -1,36 +1,38 @@
-// Package coded stores bfloat16 matrices in about 12.3 bits per weight and multiplies them.
-// Products have the bits of those with the plain matrices.
+// Package coded stores bfloat16 matrices without loss in about 12.3 bits per weight and
+// multiplies them. Products have the same bits as those with the plain matrices.
 //
-// The low byte of a weight is stored as it is. The high byte, which is the sign and the upper seven
-// bits of the exponent, is an index of 4 bits into a table of the row's 16 most frequent high bytes.
-// [Encode] codes a matrix, [Kernels.Decode] restores any rows bit for bit, and [Kernels.MulPairs]
-// and [Kernels.MulTokens] are products of rows that are decoded in registers, [Kernels.MulTiles] of rows that are decoded
-// in the first-level cache.
+// The low byte of a weight is stored as it is. The high byte, which is the sign and the upper
+// seven bits of the exponent, becomes a 4-bit index into a table of the row's 16 most frequent
+// high bytes. [Encode] codes a matrix, and [Kernels.Decode] restores any rows bit for bit.
+// [Kernels.MulPairs] and [Kernels.MulTokens] multiply rows that they decode in registers, and
+// [Kernels.MulTiles] rows that it decodes in the first-level cache.
 //
 // # Layout
 //
-// Rows lie one after the other, [RowBytes] each. A row has
-//   - a table of 32 high bytes, the most frequent first;
-//   - units for exceptions, 24 bytes each, one for every six of its groups that has begun;
-//   - groups of [GroupColumns] columns, 192 bytes each; the last group is filled up.
+// Rows follow one another, [RowBytes] each. A row has
 //
-// So groups are nearly one sequence in memory: where hundreds of bytes are skipped, processors stop to
-// prefetch, which made products up to a quarter slower.
+//   - a table of 32 high bytes, the most frequent first;
+//   - units for exceptions, 24 bytes each, one for every six of its groups or part of six;
+//   - groups of [GroupColumns] columns, 192 bytes each; the last group is padded.
+//
+// Groups are therefore nearly contiguous in memory. Where hundreds of bytes are skipped,
+// processors stop prefetching, which made products up to a quarter slower.
 //
 // A group has 64 low bytes of columns 0 to 63, 64 low bytes of columns 64 to 127, and 64 bytes of
-// codes: the low half for the first 64, the high half for the others. The bytes of 64 columns are in
-// the order in which one unpacking instruction of vectors restores the words: columns 0-7, 32-39,
-// 8-15, 40-47, 16-23, 48-55, 24-31, 56-63.
+// codes: the low half of each byte for the first 64 columns, the high half for the others. The
+// bytes of 64 columns are in the order in which one vector unpack instruction restores the words:
+// columns 0-7, 32-39, 8-15, 40-47, 16-23, 48-55, 24-31, 56-63.
 //
-// A group with high bytes beyond the first 16 of its table is an exception: its first byte of codes
-// is 0xFF. If the next one is 0, its record is a unit, whose offset from the group in bytes is in bytes 4
-// to 7 of codes: a bit for each low byte that selects the second half of the table (16 bytes), and the
-// first 8 bytes of codes. If it is 1, the record is the 128 high bytes in six units, whose offsets are in
-// bytes 4 to 27. Groups whose codes begin with 0xFF are exceptions too. The units may be those of any
-// row of the same band of [BandRows] rows; the last band may have fewer rows.
+// A group with high bytes other than the first 16 of its table is an exception: its first byte of
+// codes is 0xFF. If the second byte of codes is 0, the record of the group is one unit, whose
+// offset from the group in bytes is in bytes 4 to 7 of codes. The unit has a bit for each low
+// byte that selects the second half of the table (16 bytes), and the first 8 bytes of codes. If
+// the second byte is 1, the record is the 128 high bytes in six units, whose offsets are in bytes
+// 4 to 27. Groups whose codes begin with 0xFF are exceptions too. The units may belong to any row
+// of the same band of [BandRows] rows. The last band may have fewer rows.
 //
-// The size of a matrix therefore depends on its shape alone. [Encode] fails with [ErrNoRoom] if the
-// exceptions do not fit; use such a matrix as it is.
+// The size of a matrix therefore depends only on its shape. [Encode] fails with [ErrNoRoom] if
+// the exceptions do not fit. Such a matrix must be used uncoded.
 package coded
 
 import (
@@ -41,9 +43,9 @@ import (
 )
 
 const (
-	// BandRows is the number of rows of a band. Bands are coded by themselves.
+	// BandRows is the number of rows in a band. Each band is coded independently.
 	BandRows = 16
-	// GroupColumns is the number of columns of a group.
+	// GroupColumns is the number of columns in a group.
 	GroupColumns = 128
 
 	groupBytes     = GroupColumns * 3 / 2
@@ -57,28 +59,29 @@ const (
 	maskBytes      = GroupColumns / 8
 	displacedBytes = 8
 
-	// mostTokens are the tokens that a kernel multiplies at once.
+	// mostTokens is the largest number of tokens that a kernel multiplies at once.
 	mostTokens = 8
-	// sumLanes are the lanes of a sum.
+	// sumLanes is the number of lanes of a sum.
 	sumLanes = 16
 )
 
-// ErrNoRoom says that a band has more exceptions than it has room for.
+// ErrNoRoom means that the exceptions of a band do not fit its units.
 var ErrNoRoom = errors.New("coded: the weights' high bytes vary too much")
 
 // Groups returns the number of groups in a row of cols columns.
 func Groups(cols int) int { return mat.CeilDiv(cols, GroupColumns) }
 
-// RowBytes returns the size of a row of cols columns, with its units for exceptions.
+// RowBytes returns the size in bytes of a row of cols columns, including its units for
+// exceptions.
 func RowBytes(cols int) int { return beforeGroups(cols) + Groups(cols)*groupBytes }
 
-// beforeGroups is the bytes of a row before its groups.
+// beforeGroups returns the size in bytes of the part of a row before its groups.
 func beforeGroups(cols int) int { return tableBytes + unitsOf(cols)*unitBytes }
 
-// unitsOf is the number of units of a row.
+// unitsOf returns the number of units in a row.
 func unitsOf(cols int) int { return mat.CeilDiv(Groups(cols), 6) }
 
-// Pays reports whether coding saves a tenth of the bytes of rows of cols columns.
+// Pays reports whether coding saves at least a tenth of the bytes of rows of cols columns.
 func Pays(cols int) bool { return cols > 0 && 10*RowBytes(cols) <= 9*2*cols }
 
 // Matrix is a coded matrix.
@@ -87,15 +90,16 @@ type Matrix struct {
 	Rows, Cols int
 }
 
-// Holds reports whether the data has the matrix's size.
+// Holds reports whether the data has the size of the matrix.
 func (m *Matrix) Holds() bool {
 	return m.Rows >= 0 && m.Cols > 0 && len(m.Data) >= m.Rows*RowBytes(m.Cols)
 }
 
-// A strip is some rows of a matrix. The units of their exceptions may lie before and behind them.
+// A strip is a range of rows of a matrix. The units of their exceptions may lie outside the
+// strip.
 type strip struct {
-	data    []byte // of the matrix
-	at      int    // where the first row begins
+	data    []byte // the data of the whole matrix
+	at      int    // offset of the first row
 	columns int
 }
 
@@ -106,13 +110,13 @@ func (m *Matrix) strip(row, rows int) strip {
 	return strip{m.Data, row * each, m.Cols}
 }
 
-// Kernels are the kernels of one variant. They have no state: any number of goroutines may use them
-// at once.
+// Kernels are the kernels of coded weights in one variant. They are stateless and safe for
+// concurrent use.
 type Kernels struct {
 	decoder decoder
-	pairs   pairer   // nil: there are no products of rounded activations
-	splits  splitter // nil: there are no products of split tokens
-	strips  striper  // nil: there are no products of tiles
+	pairs   pairer   // nil if there are no products of rounded activations
+	splits  splitter // nil if there are no products of split tokens
+	strips  striper  // nil if there are no products with tiles
 }
 
 // For returns the kernels of v.
@@ -120,11 +124,11 @@ func For(v isa.Variant) Kernels {
 	return Kernels{decoder: decoderOf(v), pairs: pairsOf(v), splits: splitsOf(v), strips: stripsOf(v)}
 }
 
-// Stride is the bytes of a decoded row: that of whole groups.
+// Stride returns the size in bytes of a decoded row, which is padded to whole groups.
 func Stride(cols int) int { return Groups(cols) * GroupColumns * 2 }
 
-// Decode restores rows [row, row+rows) of m as bfloat16 at dst, [Stride] bytes each. Columns beyond
-// the matrix are undefined.
+// Decode restores rows [row, row+rows) of m as bfloat16 at dst, [Stride] bytes each. Columns
+// beyond the matrix have undefined values.
 func (k *Kernels) Decode(dst []byte, m *Matrix, row, rows int) {
 	stride := Stride(m.Cols)
 	for ; rows > 0; rows -= BandRows {
@@ -134,11 +138,12 @@ func (k *Kernels) Decode(dst []byte, m *Matrix, row, rows int) {
 	}
 }
 
-// HasPairs reports whether there is [Kernels.MulPairs] for rows of cols columns.
+// HasPairs reports whether the variant implements [Kernels.MulPairs] for rows of cols columns.
 func (k *Kernels) HasPairs(cols int) bool { return k.pairs != nil && cols%GroupColumns == 0 }
 
-// MulPairs sets y[i] to the product of row row+i and the token x, which is rounded to bfloat16. It
-// has the bits of gemv.Kernels.MulPairs on the decoded rows. Call it only if HasPairs returns true.
+// MulPairs sets y[i] to the dot product of row row+i and the token x, which is rounded to
+// bfloat16. It has the bits of gemv.Kernels.MulPairs on the decoded rows. Call it only if
+// HasPairs returns true.
 func (k *Kernels) MulPairs(y []float32, m *Matrix, row int, x []uint32) {
 	x = x[:m.Cols/2]
 	for len(y) > 0 {
@@ -150,15 +155,15 @@ func (k *Kernels) MulPairs(y []float32, m *Matrix, row int, x []uint32) {
 
 // A TokensProduct is a product of rows of a coded matrix and several tokens.
 type TokensProduct struct {
-	Y            mat.Floats // [Tokens][Rows]
+	Y            mat.Floats // Tokens × Rows
 	W            *Matrix
-	Row          int       // the first of the rows
-	X            mat.Pairs // [Tokens][W.Cols], rounded to bfloat16
+	Row          int       // the first row
+	X            mat.Pairs // Tokens × W.Cols, rounded to bfloat16
 	Rows, Tokens int
-	Sums         []float32 // scratch, [TokenSums] of Tokens
+	Sums         []float32 // scratch; its length is TokenSums(Tokens)
 }
 
-// TokenSums is the scratch of a product of so many tokens, in floats.
+// TokenSums returns the length of the scratch of a product of the given number of tokens.
 func TokenSums(tokens int) int { return BandRows * min(tokens, mostTokens) * sumLanes }
 
 // MulTokens computes p with the bits of gemv.Kernels.MulPairs on the decoded rows. Call it only if HasPairs returns
@@ -176,12 +181,12 @@ func (k *Kernels) MulTokens(p TokensProduct) {
 	}
 }
 
-// HasSplit reports whether there is [Kernels.MulSplit] for rows of cols columns.
+// HasSplit reports whether the variant implements [Kernels.MulSplit] for rows of cols columns.
 func (k *Kernels) HasSplit(cols int) bool { return k.splits != nil && cols%GroupColumns == 0 }
 
-// MulSplit sets y[i] to the product of row row+i and the token x, which gemv.Kernels.SplitTokens
-// laid out. It has the bits of gemv.Kernels.MulSplit on the decoded rows. Call it only if HasSplit
-// returns true.
+// MulSplit sets y[i] to the dot product of row row+i and the token x, which
+// gemv.Kernels.SplitTokens laid out. It has the bits of gemv.Kernels.MulSplit on the decoded
+// rows. Call it only if HasSplit returns true.
 func (k *Kernels) MulSplit(y []float32, m *Matrix, row int, x []float32) {
 	x = x[:m.Cols]
 	for len(y) > 0 {
@@ -201,5 +206,5 @@ type decoder interface {
 
 type pairer interface {
 	mulPairs(y []float32, w strip, x []uint32)
-	mulTokens(p TokensProduct, w strip) // the rows are in w
+	mulTokens(p TokensProduct, w strip) // w holds the rows
 }

@@ -42,8 +42,8 @@ type (
 	avx512 struct{}
 )
 
-// The functions below are not inlined: their prologue is where the scheduler can stop a loop of
-// kernels, since it cannot inside one.
+// The functions below are not inlined: the scheduler preempts a loop of kernels in their
+// prologue, since it cannot preempt a kernel.
 
 //go:noinline
 func (avx2) decode(dst []byte, w strip, rows int) {
@@ -55,7 +55,7 @@ func (avx512) decode(dst []byte, w strip, rows int) {
 	avx512Decode(asm.Bytes(w.data[w.at:]), int64(beforeGroups(w.columns)), asm.Bytes(dst), int64(Groups(w.columns)), int64(rows))
 }
 
-// A product is a generated kernel in its forms for 8, 4 and 1 rows.
+// A product is a generated kernel with its forms for 8, 4 and 1 rows.
 type product uint8
 
 const (
@@ -68,7 +68,7 @@ func (avx512) mulPairs(y []float32, w strip, x []uint32)  { pairs512.rows(y, &w,
 func (avx512) mulSplit(y []float32, w strip, x []float32) { split512.rows(y, &w, asm.Floats(x)) }
 func (avx2) mulSplit(y []float32, w strip, x []float32)   { split256.rows(y, &w, asm.Floats(x)) }
 
-// role is the role of the kernels of p in the fetch plan.
+// role returns the role of p's kernels in the fetch plan.
 func (p product) role() fetch.Role {
 	if p == pairs512 {
 		return fetch.CodedPairs
@@ -76,8 +76,9 @@ func (p product) role() fetch.Role {
 	return fetch.CodedFloats
 }
 
-// at returns how many of so many rows are computed at once, and how many bytes ahead they are prefetched, if the plan
-// prefetches. The distances were fastest on Sapphire Rapids, and that of single rows on Zen 4.
+// at returns how many of the given rows are computed at once, and how many bytes ahead they are
+// prefetched if the plan prefetches. The distances were fastest on Sapphire Rapids, and that of
+// single rows on Zen 4.
 func (p product) at(rows int) (n, ahead int) {
 	most := fetch.Rows(p.role())
 	switch {
@@ -89,7 +90,7 @@ func (p product) at(rows int) (n, ahead int) {
 	return 1, 6 << 10
 }
 
-// rows computes the rows of a strip. Those that are computed one by one are one call.
+// rows computes the rows of a strip. Rows that are computed one by one are in one call.
 func (p product) rows(y []float32, w *strip, x unsafe.Pointer) {
 	each := RowBytes(w.columns)
 	for r := 0; r < len(y); {
@@ -107,7 +108,7 @@ func (p product) rows(y []float32, w *strip, x unsafe.Pointer) {
 func (p product) call(n int, w []byte, columns int, x unsafe.Pointer, y []float32, ahead int) {
 	rows, to := asm.Bytes(w), asm.Floats(y)
 	before, count, near, each := int64(beforeGroups(columns)), int64(Groups(columns)), int64(ahead), int64(len(y))
-	switch { // called by name: arguments of a function value would escape
+	switch { // called directly: arguments of a function value would escape
 	case p == pairs512 && n == 8:
 		avx512bf16CodedPairs8(rows, before, x, to, count, near)
 	case p == pairs512 && n == 4:

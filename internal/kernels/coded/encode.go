@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// Encode codes the bfloat16 words of src, rows × cols, at dst, which has rows·RowBytes(cols) bytes.
-// Rows may be coded in several calls, of whole bands but the last. It fails with [ErrNoRoom] if the
-// exceptions of a band do not fit; dst is undefined then. It allocates nothing.
+// Encode codes the bfloat16 words of src, rows × cols, at dst, which has rows·RowBytes(cols)
+// bytes. Rows may be coded in several calls; all calls except the last must have whole bands. It
+// fails with [ErrNoRoom] if the exceptions of a band do not fit; then the contents of dst are
+// undefined. It does not allocate.
 func Encode(dst, src []byte, rows, cols int) error {
 	each := RowBytes(cols)
 	dst, src = dst[:rows*each], src[:rows*cols*2]
@@ -21,7 +22,7 @@ func Encode(dst, src []byte, rows, cols int) error {
 	return nil
 }
 
-// encodeBand codes a band. It reports false if the exceptions do not fit.
+// encodeBand codes a band. It returns false if the exceptions do not fit.
 func encodeBand(dst, src []byte, rows, cols int) bool {
 	each, before := RowBytes(cols), beforeGroups(cols)
 	x := exceptions{band: dst, rows: rows, each: each, own: unitsOf(cols)}
@@ -49,10 +50,10 @@ func encodeBand(dst, src []byte, rows, cols int) bool {
 	return true
 }
 
-// none is the index of high bytes that are not in the table.
+// none marks high bytes that are not in the table.
 const none = 0xff
 
-// tableOf makes the table of a row, and the index of each high byte in it.
+// tableOf computes the table of a row and the index of each high byte in it.
 func tableOf(table *[tableBytes]byte, index *[256]uint8, row []byte) {
 	var counts, others [256]uint32
 	for ; len(row) >= 8; row = row[8:] {
@@ -82,14 +83,16 @@ func tableOf(table *[tableBytes]byte, index *[256]uint8, row []byte) {
 	}
 }
 
-// exceptions are the records of a band, in the units of its rows: own of each row, which has so many bytes.
+// exceptions holds the records of a band, in the units of its rows. Each row has own units and
+// each bytes.
 type exceptions struct {
 	band            []byte
 	rows, each, own int
-	used            int // units
+	used            int // number of units used
 }
 
-// add makes the group at a place of the band an exception with n units. It reports false if there are not so many.
+// add makes the group at byte at of the band an exception with n units. It returns false if there
+// are not enough units.
 func (x *exceptions) add(at, n int) (units [rawUnits][]byte, ok bool) {
 	if x.used+n > x.rows*x.own {
 		return units, false
@@ -106,7 +109,8 @@ func (x *exceptions) add(at, n int) (units [rawUnits][]byte, ok bool) {
 	return units, true
 }
 
-// encode codes the group at a place of the band. It reports false if it is an exception and there is no room for its record.
+// encode codes the group at byte at of the band. It returns false if the group is an exception and there is
+// no room for its record.
 func (x *exceptions) encode(at int, from *[2 * GroupColumns]byte, index *[256]uint8) bool {
 	to := (*[groupBytes]byte)(x.band[at:])
 	var indices [GroupColumns]uint8 // in the order of the low bytes
@@ -143,7 +147,7 @@ func (x *exceptions) encode(at int, from *[2 * GroupColumns]byte, index *[256]ui
 	return true
 }
 
-// raw stores all high bytes of the group at a place of the band. It reports false if there is no room.
+// raw stores all high bytes of the group at byte at of the band. It returns false if there is no room.
 func (x *exceptions) raw(at int, from *[2 * GroupColumns]byte) bool {
 	units, ok := x.add(at, rawUnits)
 	if !ok {

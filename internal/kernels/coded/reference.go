@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 )
 
-// goDecoder is the reference.
+// goDecoder is the reference implementation.
 type goDecoder struct{}
 
 func (goDecoder) decode(dst []byte, w strip, rows int) {
@@ -52,7 +52,7 @@ func decodeGroup(dst *[2 * GroupColumns]byte, data []byte, place int, table *[ta
 	}
 }
 
-// inOrder is where the bytes of columns 8k to 8k+7 are among the low bytes of a group.
+// inOrder returns the place of columns 8k to 8k+7 among the low bytes of a group.
 func inOrder(k int) int {
 	half, k := k/8*(GroupColumns/2), k%8
 	return half + k%4*16 + k/4*8

@@ -1,26 +1,28 @@
 package coded
 
-// A TilesProduct is a product of rows of a coded matrix and one token, or one or two panels of tokens of gemm, with AMX.
+// A TilesProduct is a product, computed with AMX, of rows of a coded matrix and one token, or one
+// or two of gemm's panels of tokens.
 type TilesProduct struct {
-	// C has the sums: a row of one for one token, of gemm.CoupleTokens for panels.
+	// C holds the sums: one per row for one token, gemm.CoupleTokens per row for panels.
 	C         []float32
 	W         *Matrix
 	Row, Rows int
 	X         []uint32  // the pairs of one token, or panels that begin XStride words apart
-	XStride   int       // words
-	Panels    int       // 0: one token
-	Scratch   []float32 // [TileScratch]; faster if it begins with a cache line
+	XStride   int       // in words
+	Panels    int       // number of panels; 0 for one token
+	Scratch   []float32 // TileScratch floats; faster if it begins at a cache line
 }
 
 const (
-	// TileScratch is the scratch of a product of tiles in floats: the decoded groups of two steps.
+	// TileScratch is the length of the scratch of a product with tiles: the decoded groups of two
+	// steps.
 	TileScratch = 2 * BandRows * GroupColumns / 2
 
 	tileTokens  = 16
 	coupleToken = 2 * tileTokens
 )
 
-// HasTiles reports whether there is [Kernels.MulTiles] for rows of cols columns.
+// HasTiles reports whether the variant implements [Kernels.MulTiles] for rows of cols columns.
 func (k *Kernels) HasTiles(cols int) bool { return k.strips != nil && cols%GroupColumns == 0 }
 
 // MulTiles computes p with the bits of gemv.Kernels.MulTile, or of gemm.Kernels.TileRows, on the decoded rows. Call it only
@@ -30,7 +32,7 @@ func (k *Kernels) MulTiles(p TilesProduct) {
 		return
 	}
 	_ = p.Scratch[:TileScratch]
-	each := 1 // sums of a row
+	each := 1 // sums per row
 	if p.Panels == 0 {
 		_ = p.X[:p.W.Cols/2]
 	} else {

@@ -18,7 +18,7 @@ type amx struct{}
 
 //go:noinline
 func (amx) mulStrips(p TilesProduct, w strip, c []float32, rows int) {
-	each := min(rows, BandRows) // rows of a strip
+	each := min(rows, BandRows) // rows per strip
 	at, x, sums, tiles := asm.Bytes(w.data[w.at:]), asm.Words(p.X), asm.Floats(c), asm.Floats(p.Scratch)
 	before, xs, groups, n, count := int64(beforeGroups(w.columns)), int64(4*p.XStride), int64(Groups(w.columns)), int64(each), int64(rows/each)
 	switch p.Panels {

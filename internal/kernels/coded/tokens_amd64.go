@@ -9,11 +9,13 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// pieceBytes is the most that the tokens' part of a piece takes, so that it stays in the first-level cache beside the sums
-// of a strip. Larger pieces are faster until then, as rows do not begin with cache lines.
+// pieceBytes limits the tokens' part of a piece, so that it stays in the first-level cache
+// besides the sums of a strip. Below that limit larger pieces are faster, because rows do not
+// begin at cache lines.
 const pieceBytes = 20 << 10
 
-// mulTokens computes the products of 8, 6, 4 or 2 tokens at a time, and those of the last of an odd number alone.
+// mulTokens computes the products of 8, 6, 4 or 2 tokens at a time. It computes the last of an
+// odd number of tokens alone.
 func (k avx512) mulTokens(p TokensProduct, w strip) {
 	done := 0
 	for _, tile := range [...]int{mostTokens, 6, 4, 2} {
@@ -26,8 +28,9 @@ func (k avx512) mulTokens(p TokensProduct, w strip) {
 	}
 }
 
-// mulInPieces multiplies the rows of a strip by tokens from first on, piece after piece. Meanwhile their next piece is
-// prefetched, and the first piece of the next rows at the end.
+// mulInPieces multiplies the rows of a strip by tokens from first on, piece after piece. It
+// prefetches the next piece of the rows meanwhile, and the first piece of the next rows at the
+// end.
 func mulInPieces(p *TokensProduct, w *strip, first, tokens int) {
 	groups, x, sums := Groups(p.W.Cols), p.X.V[first*p.X.Stride:], asm.Floats(p.Sums)
 	each, before := RowBytes(p.W.Cols), beforeGroups(p.W.Cols)
@@ -47,16 +50,17 @@ func mulInPieces(p *TokensProduct, w *strip, first, tokens int) {
 	avx512bf16CodedSums(asm.Floats(p.Y.V[first*p.Y.Stride:]), int64(4*p.Y.Stride), sums, int64(tokens), int64(p.Rows))
 }
 
-// A piece is some groups of all rows of a strip. Numbers are in bytes but for groups, rows and xs, which is in words.
+// A piece is a range of groups of all rows of a strip. Its numbers are in bytes, except groups,
+// rows and xs, which is in words.
 type piece struct {
-	at, each     int // where it begins in a row, and the length of a row
+	at, each     int // where the piece begins in a row, and the length of a row
 	groups, rows int
-	xs           int // from token to token
-	ahead, next  int // from the piece to what is prefetched, and from the strip to the next one
-	later        int // 0 in the first piece of rows, -1 in others
+	xs           int // from one token to the next
+	ahead, next  int // from the piece to the prefetched bytes, and from the strip to the next one
+	later        int // 0 in the first piece of the rows, -1 in others
 }
 
-// add calls kernels by their names: what is passed to others would be allocated.
+// add calls kernels directly, because arguments of a function value would escape.
 //
 //go:noinline
 func (c piece) add(tokens int, strip []byte, x, sums unsafe.Pointer) {

@@ -1,14 +1,14 @@
-// Package fetch says how kernels read weights from memory: how many rows at once,
-// whether they prefetch by software, and how far ahead.
+// Package fetch controls how kernels read weights from memory: how many rows at a time, whether
+// they prefetch by software, and how far ahead.
 //
-// A [Pattern] is one way to read, a [Role] is a group of kernels that read alike, and a
-// [Plan] has one pattern for each role. The pattern changes how fast a kernel runs and not
-// one bit of its results, so a plan may change at any time, also while kernels run. The fastest
-// pattern depends on the processor: 8 rows with prefetch on Intel's Sapphire Rapids, 1 row
-// without on AMD's Zen 4. Package tune measures which one it is.
+// A [Pattern] is one way to read, a [Role] is a group of kernels that read alike, and a [Plan]
+// has one pattern for each role. A pattern changes the speed of a kernel but not its results. A
+// plan may therefore change at any time, even while kernels run. Which pattern is fastest depends
+// on the processor: 8 rows with prefetch on Intel's Sapphire Rapids, 1 row without on AMD's Zen
+// 4. Package tune measures it.
 //
 // The process has one plan, because all threads share one memory. Kernels read it at each call:
-// those in Go by [Rows], generated assembly by the flags in this package.
+// Go code by [Rows], generated assembly by the flags in this package.
 package fetch
 
 import (
@@ -21,7 +21,7 @@ import (
 // A Role is a group of kernels that read memory alike.
 type Role uint8
 
-// The roles. The generator of the assembly knows their order.
+// The roles. The assembly generator depends on their order.
 const (
 	Floats      Role = iota // bfloat16, float16 and float32 weights, one token
 	Pairs                   // bfloat16 weights times activations rounded to bfloat16, one token
@@ -42,7 +42,7 @@ const (
 
 var roleNames = [Roles]string{"floats", "pairs", "q8", "q4", "tokens", "codes", "cache", "roof", "mxfp4", "packing", "pair_tokens", "coded_pairs", "coded_floats", "coded_tokens"}
 
-// String returns the name of r in files and in JSON.
+// String returns the name of r used in files and in JSON.
 func (r Role) String() string {
 	if r >= Roles {
 		return fmt.Sprintf("Role(%d)", uint8(r))
@@ -52,24 +52,25 @@ func (r Role) String() string {
 
 // A Pattern is one way to read weights.
 type Pattern struct {
-	// Rows is how many rows, or packed blocks of rows, are read at once: 8, 4 or 1. It is 0 for roles
-	// whose kernels have one number of rows only.
+	// Rows is the number of rows, or of packed blocks of rows, read at a time: 8, 4 or 1. It is 0
+	// for roles whose kernels have only one number of rows.
 	Rows int `json:"rows,omitempty"`
-	// Prefetch says that each cache line is prefetched by software before it is used: about 1 KiB
-	// ahead, of interleaved q8_0 and q4_0 some 4 KiB, of single rows for pairs 2 KiB and of single coded rows
-	// 6 KiB into the second-level cache.
+	// Prefetch reports whether each cache line is prefetched by software before it is used. The
+	// distance is about 1 KiB. It is some 4 KiB for interleaved q8_0 and q4_0, 2 KiB for single
+	// rows in products of pairs, and 6 KiB, into the second-level cache, for single coded rows.
 	Prefetch bool `json:"prefetch"`
-	// Near says that the distance is a quarter of that.
+	// Near reports whether the distance is a quarter of that.
 	Near bool `json:"near,omitempty"`
-	// Pieces says that a dozen rows are read in pieces of 1 KiB, so that the tokens' part stays in the
-	// first-level cache, instead of each row from its first byte to its last.
+	// Pieces reports whether a dozen rows are read in pieces of 1 KiB, so that the tokens' part
+	// stays in the first-level cache, instead of each row from its first byte to its last.
 	Pieces bool `json:"pieces,omitempty"`
-	// Whole says that rows are packed from the first byte to the last, in the order of memory, and prefetched 8 KiB
-	// ahead into the second-level cache, instead of in pieces of 1 KiB of 16 rows.
+	// Whole reports whether rows are packed from the first byte to the last, in the order of
+	// memory, and prefetched 8 KiB ahead into the second-level cache, instead of in pieces of 1
+	// KiB of 16 rows.
 	Whole bool `json:"whole,omitempty"`
 }
 
-// String returns text such as "8 rows, prefetch".
+// String returns a description such as "8 rows, prefetch".
 func (p Pattern) String() string {
 	rows := ""
 	switch p.Rows {
@@ -95,7 +96,7 @@ func (p Pattern) String() string {
 // A Plan has a pattern for each role.
 type Plan [Roles]Pattern
 
-// candidates are the patterns that the kernels of each role have, the default for Intel first.
+// candidates lists the patterns of each role's kernels, the default for Intel first.
 var candidates = [Roles][]Pattern{
 	Floats:     patterns(true, 8, 4, 1),
 	Pairs:      patterns(false, 4, 1),
@@ -114,14 +115,14 @@ var candidates = [Roles][]Pattern{
 	CodedTokens: patterns(false, 0),
 }
 
-// inPieces is the pattern of pieces.
+// inPieces is the pattern that reads in pieces.
 var inPieces = Pattern{Prefetch: true, Pieces: true}
 
-// wholeRows is the pattern of whole rows.
+// wholeRows is the pattern that reads whole rows.
 var wholeRows = Pattern{Prefetch: true, Whole: true}
 
-// patterns are those with so many rows, each with and without prefetch, and near where kernels have
-// that.
+// patterns returns patterns for the given numbers of rows, each with and without prefetch, and
+// with near prefetch if near is set.
 func patterns(near bool, rows ...int) (list []Pattern) {
 	for _, n := range rows {
 		list = append(list, Pattern{Rows: n, Prefetch: true}, Pattern{Rows: n})
@@ -132,12 +133,14 @@ func patterns(near bool, rows ...int) (list []Pattern) {
 	return list
 }
 
-// Candidates returns the patterns that the kernels of r have.
+// Candidates returns the patterns that the kernels of r implement.
 func Candidates(r Role) []Pattern { return slices.Clone(candidates[r]) }
 
-// Default returns the plan for unmeasured processors of a vendor, named as CPUID names it: 1 row for one
-// token on AMD, as Zen 4 reads fastest, with prefetch of pairs, Q8 and coded weights of float32 activations and without of others, pieces for several
-// tokens, and whole rows for packing; many rows with prefetch elsewhere.
+// Default returns the plan for processors that have not been measured. vendor is the vendor
+// string of CPUID. On AMD, kernels for one token read 1 row at a time, which is fastest on Zen 4;
+// those for pairs, Q8 and coded weights with float32 activations prefetch, and others do not.
+// Several tokens are read in pieces, and packing reads whole rows. On other processors kernels
+// read many rows and prefetch.
 func Default(vendor string) Plan {
 	var p Plan
 	for r := range Roles {
@@ -152,7 +155,7 @@ func Default(vendor string) Plan {
 	return p
 }
 
-// Check returns an error if a role's kernels lack the pattern of p.
+// Check returns an error if p has a pattern that its role's kernels do not implement.
 func (p Plan) Check() error {
 	for r, pattern := range p {
 		if !slices.Contains(candidates[r], pattern) {
@@ -166,19 +169,19 @@ var (
 	mu    sync.Mutex
 	inUse Plan
 	rows  [Roles]atomic.Uint32
-	// pieces are the roles that read in pieces.
+	// pieces holds whether each role reads in pieces.
 	pieces [Roles]atomic.Bool
-	// whole are the roles that read whole rows.
+	// whole holds whether each role reads whole rows.
 	whole [Roles]atomic.Bool
-	// prefetch is read by the assembly: 0 is the usual distance, 1 no prefetch, 2 near. It is
-	// written under mu.
+	// prefetch is read by the assembly: 0 means the usual distance, 1 no prefetch, 2 near. It is
+	// written with mu held.
 	prefetch [Roles]uint8
 )
 
 func init() { set(Default("")) }
 
-// Use makes p the plan of this process, for kernel calls from now on. It panics if p has a pattern
-// that kernels lack. It may be called at any time by any goroutine.
+// Use makes p the plan of this process for kernel calls from now on. It panics if p has a pattern
+// that its role's kernels do not implement. It is safe for concurrent use.
 func Use(p Plan) {
 	if err := p.Check(); err != nil {
 		panic(err)
@@ -194,7 +197,7 @@ func set(p Plan) {
 	}
 }
 
-// setRole is called with mu held.
+// setRole sets the pattern of r. The caller holds mu.
 func setRole(r Role, p Pattern) {
 	inUse[r] = p
 	rows[r].Store(uint32(p.Rows))
@@ -210,8 +213,8 @@ func setRole(r Role, p Pattern) {
 	}
 }
 
-// UseFor makes p the pattern of r alone and returns the one before. It panics if the kernels of r
-// lack p. It may be called at any time by any goroutine.
+// UseFor makes p the pattern of r alone and returns the previous one. It panics if the kernels of
+// r do not implement p. It is safe for concurrent use.
 func UseFor(r Role, p Pattern) Pattern {
 	if !slices.Contains(candidates[r], p) {
 		panic(fmt.Sprintf("fetch: %s has no pattern %q", r, p))
@@ -230,7 +233,7 @@ func Current() Plan {
 	return inUse
 }
 
-// Rows returns how many rows the kernels of r read at once.
+// Rows returns the number of rows that the kernels of r read at a time.
 func Rows(r Role) int { return int(rows[r].Load()) }
 
 // InPieces reports whether the kernels of r read in pieces.
@@ -239,11 +242,11 @@ func InPieces(r Role) bool { return pieces[r].Load() }
 // InWholeRows reports whether the kernels of r read whole rows.
 func InWholeRows(r Role) bool { return whole[r].Load() }
 
-// Forms are the forms of a kernel for 8, 4 and 1 rows at once. If a kernel lacks a form, the form
-// for the nearest number is in its place.
+// Forms holds the forms of a kernel for 8, 4 and 1 rows at a time. If a kernel lacks a form, that
+// for the nearest number takes its place.
 type Forms[K any] struct{ Eight, Four, One K }
 
-// For returns the form that the plan has for r. It allocates nothing.
+// For returns the form that the plan selects for r. It does not allocate.
 func (f *Forms[K]) For(r Role) K {
 	switch Rows(r) {
 	case 1:

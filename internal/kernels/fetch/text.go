@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// MarshalJSON writes one object with a pattern for each role's name.
+// MarshalJSON encodes p as one object with a pattern for each role's name.
 func (p Plan) MarshalJSON() ([]byte, error) {
 	named := map[string]Pattern{}
 	for r, pattern := range p {
@@ -14,8 +14,8 @@ func (p Plan) MarshalJSON() ([]byte, error) {
 	return json.Marshal(named)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. It fails where a role is missing or unknown, or has a
-// pattern that its kernels lack.
+// UnmarshalJSON decodes the encoding of MarshalJSON. It returns an error if a role is missing or
+// unknown, or has a pattern that its kernels do not implement.
 func (p *Plan) UnmarshalJSON(data []byte) error {
 	var named map[string]Pattern
 	if err := json.Unmarshal(data, &named); err != nil {

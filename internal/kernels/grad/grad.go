@@ -1,6 +1,6 @@
-// Package grad has the inner loops of gradients: of activations, softmax, norms, rotary
-// positions and states. All elements have the same bits in every variant; sums are float64, added up in an
-// order of the variant's own that depends on the length alone.
+// Package grad implements the inner loops of backward passes: of activations, softmax, norms,
+// rotary positions and recurrent states. Elements have the same bits in every variant. Sums are
+// in float64, in an order of the variant's own that depends only on the length.
 package grad
 
 import (
@@ -8,17 +8,17 @@ import (
 	"github.com/heftai/heft/internal/kernels/vector"
 )
 
-// trainPiece is how many elements one call of a kernel gets: some microseconds of work.
+// trainPiece is the number of elements per call of a kernel: some microseconds of work.
 const trainPiece = 1 << 13
 
-// SiLUGrad is the reverse of gate·σ(gate)·up: it adds to dgate and dup, given the gradient
-// dy of the result. up and dup may both be nil, which stands for ones.
+// SiLUGrad is the backward pass of gate·σ(gate)·up. It adds the gradients of gate and up to dgate
+// and dup, given the gradient dy of the result. up and dup may both be nil, which means ones.
 func (s *Kernels) SiLUGrad(dgate, dup, dy, gate, up []float32) {
 	s.gateGrad(dgate, dup, dy, gate, up, false)
 }
 
-// GELUTanhGrad is SiLUGrad for GELU with a hyperbolic tangent, 2√(2/π)·(x + 0.044715·x³)
-// under σ.
+// GELUTanhGrad is SiLUGrad for the tanh form of GELU, with 2√(2/π)·(x + 0.044715·x³) as the
+// argument of σ.
 func (s *Kernels) GELUTanhGrad(dgate, dup, dy, gate, up []float32) {
 	s.gateGrad(dgate, dup, dy, gate, up, true)
 }
@@ -36,8 +36,8 @@ func (s *Kernels) gateGrad(dgate, dup, dy, gate, up []float32, tanh bool) {
 	}
 }
 
-// SoftmaxGrad sets g = p·(g − mean)·scale: with mean = Σ p·g the gradient of the logits of
-// probabilities p.
+// SoftmaxGrad sets g = p·(g − mean)·scale. With mean = Σ p·g the result is the gradient of the
+// logits of probabilities p.
 func (s *Kernels) SoftmaxGrad(g, p []float32, mean, scale float32) {
 	p = p[:len(g)]
 	for at := 0; at < len(g); at += trainPiece {
@@ -46,22 +46,22 @@ func (s *Kernels) SoftmaxGrad(g, p []float32, mean, scale float32) {
 	}
 }
 
-// Normal sets y = (x − mean)·by·w, one row of a norm.
+// Normal sets y = (x − mean)·by·w, for one row of a norm.
 func (s *Kernels) Normal(y, x, w []float32, mean, by float32) {
 	if len(y) > 0 {
 		s.ops.normal(y, x[:len(y)], w[:len(y)], [9]float32{mean, by})
 	}
 }
 
-// Norm is a row's mean and the reciprocal By of its deviation, which come from the row itself.
-// Centred says that the mean was subtracted.
+// Norm holds the mean of a row and the reciprocal By of its deviation, which both depend on the
+// row. Centred reports whether the mean was subtracted.
 type Norm struct {
 	Mean, By float32
 	Centred  bool
 }
 
-// NormGrad is the reverse of Normal: it adds By·(h − mean(h) − z·mean(h·z)) to dx, with h = dy·w
-// and z the normalised row; mean(h) only if Centred.
+// NormGrad is the backward pass of Normal. It adds By·(h − mean(h) − z·mean(h·z)) to dx, where h
+// = dy·w and z is the normalised row. The term mean(h) is left out unless Centred is set.
 func (s *Kernels) NormGrad(dx, dy, x, w []float32, o Norm) {
 	if len(dx) == 0 {
 		return
@@ -84,15 +84,15 @@ func (s *Kernels) NormWeightGrad(dw, dy, x []float32, mean, by float32) {
 	}
 }
 
-// Rotate turns the pairs (a[i], b[i]) by angles with the given cosines and sines, or
-// back where sign is −1.
+// Rotate rotates the pairs (a[i], b[i]) by the angles with the given cosines and sines, or by the
+// negated angles if sign is −1.
 func (s *Kernels) Rotate(a, b, cosine, sine []float32, sign float32) {
 	if n := len(a); n > 0 {
 		s.ops.rotateHalf(a, b[:n], cosine[:n], sine[:n], [9]float32{sign})
 	}
 }
 
-// exponential is e^-u, u cut off where 1/(1 + e^-u) is 0 or 1 anyhow.
+// exponential returns e^-u. It clamps u where 1/(1 + e^-u) is 0 or 1 anyway.
 func exponential(u float32) float32 {
 	x := -u
 	switch {
@@ -112,7 +112,7 @@ func (goOps) gateGrad(dgate, dup, dy, gate, up []float32, tanh bool) {
 	for i, g := range gate {
 		square := float32(g * g)
 		e := exponential(float32(g * (c1 + float32(c3*square))))
-		s := 1 / (1 + e) // and 1 - s is e·s, which keeps its precision where s is close to 1
+		s := 1 / (1 + e) // 1 - s is e·s, which is precise even if s is close to 1
 		d := dy[i]
 		if up != nil {
 			dup[i] += float32(d * float32(g*s))
@@ -164,17 +164,18 @@ func (goOps) rotateHalf(a, b, cosine, sine []float32, c [9]float32) {
 	}
 }
 
-// Kernels are the loops of one variant. They have no state: any number of goroutines may use them at
-// once.
+// Kernels are the gradient kernels of one variant. They are stateless and safe for concurrent
+// use.
 type Kernels struct{ ops ops }
 
-// For returns the loops of v.
+// For returns the kernels of v.
 func For(v isa.Variant) Kernels { return Kernels{ops: opsOf(v)} }
 
-// goOps is the reference.
+// goOps is the reference implementation.
 type goOps struct{}
 
-// ops is what a variant implements. Lengths are equal and not 0; c are the constants of a call.
+// ops is implemented by each variant. Slices have the same length, which is not 0. c holds the
+// coefficients.
 type ops interface {
 	gateGrad(dgate, dup, dy, gate, up []float32, tanh bool)
 	softmaxGrad(g, p []float32, c [9]float32)

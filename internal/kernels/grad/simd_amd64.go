@@ -99,7 +99,7 @@ func (a *simd) deltaGrad(dkq, state, dstate, k, v []float32, decay float32) (sum
 	return sum
 }
 
-// simd is a variant in assembly.
+// simd is a variant implemented in assembly.
 type simd struct{ wide bool } // wide: AVX-512
 
 func opsOf(v isa.Variant) ops {

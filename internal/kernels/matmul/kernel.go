@@ -5,17 +5,17 @@ import (
 	"github.com/heftai/heft/internal/kernels/gemm"
 )
 
-// A Kernel is the kernel that computes a product. It decides the order of summation.
+// A Kernel identifies the kernel that computes a product. It determines the order of summation.
 type Kernel uint8
 
 // The kernels.
 const (
 	Panels       Kernel = iota // float32 panels
 	RoundedParts               // operands rounded to bfloat16
-	FloatParts                 // float32 operands as sums of three numbers in bfloat16
+	FloatParts                 // float32 operands split into three bfloat16 parts
 )
 
-// String returns the kernel's function.
+// String returns the name of the kernel's function.
 func (k Kernel) String() string {
 	switch k {
 	case RoundedParts:
@@ -26,23 +26,24 @@ func (k Kernel) String() string {
 	return "gemm.MulPanels"
 }
 
-// minPartsTerms is the length of sums from which it pays to cut operands in parts.
+// minPartsTerms is the number of terms from which splitting operands into parts is faster.
 const minPartsTerms = 48
 
-// choices is the table: the first row that a product meets chooses its kernel. The number of terms
-// in a sum is all of the shape that counts, so that a result depends on nothing else.
+// choices lists the kernels in order of preference: the first row whose conditions a product
+// meets chooses its kernel. Of the shape, only the number of terms in a sum counts, so that a
+// result depends on nothing else.
 var choices = []struct {
 	kernel  Kernel
 	rounded bool
-	terms   int // at least
+	terms   int // the minimum
 	needs   func(*kernels.Set) bool
 }{
 	{RoundedParts, true, minPartsTerms, func(s *kernels.Set) bool { return s.GEMM.HasParts(gemm.RoundedParts) && !s.SlowPairs }},
-	// Six products of parts take half the time of one of floats.
+	// Six products of parts take half the time of one float32 product.
 	{FloatParts, false, minPartsTerms, func(s *kernels.Set) bool { return s.GEMM.HasParts(gemm.FloatParts) }},
 }
 
-// KernelFor returns the kernel of products whose sums have so many terms.
+// KernelFor returns the kernel for products whose sums have the given number of terms.
 func KernelFor(s *kernels.Set, rounded bool, terms int) Kernel {
 	for i := range choices {
 		if c := &choices[i]; c.rounded == rounded && terms >= c.terms && c.needs(s) {
@@ -52,5 +53,5 @@ func KernelFor(s *kernels.Set, rounded bool, terms int) Kernel {
 	return Panels
 }
 
-// Kernel returns the kernel of m's products whose sums have so many terms.
+// Kernel returns the kernel of m for products whose sums have the given number of terms.
 func (m *Multiplier) Kernel(rounded bool, terms int) Kernel { return KernelFor(m.set, rounded, terms) }

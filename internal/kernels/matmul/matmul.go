@@ -8,25 +8,25 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Matrix is a view of numbers in memory. Element (i, j) is number i·stride+j, or j·stride+i if
-// the matrix is Turned, that is, stored by columns.
+// Matrix is a view of numbers in memory. Element (i, j) is number i·Stride+j or, if the matrix is
+// Turned, which means stored by columns, number j·Stride+i.
 type Matrix struct {
 	V      []float32
 	Stride int
-	// Stored is used instead of V and Stride where it has Data: numbers of any format, the
+	// Stored replaces V and Stride if its Data is not nil. It holds numbers of any format, with a
 	// stride in bytes.
 	Stored mat.Weights
 	Turned bool
 }
 
-// Rows returns a matrix that is stored by rows of stride elements.
+// Rows returns a matrix stored by rows of stride elements.
 func Rows(v []float32, stride int) Matrix { return Matrix{V: v, Stride: stride} }
 
-// Columns returns a matrix that is stored by columns of stride elements.
+// Columns returns a matrix stored by columns of stride elements.
 func Columns(v []float32, stride int) Matrix { return Matrix{V: v, Stride: stride, Turned: true} }
 
-// read returns rows lines of n numbers in the stored order, from element (i, j) of the matrix on;
-// numbers that are not float32 are widened into buf.
+// read returns rows lines of n numbers in the stored order, from element (i, j) of the matrix on.
+// It widens numbers that are not float32 into buf.
 func (m *Multiplier) read(x Matrix, i, j, lines, n int, buf *scratch) mat.Floats {
 	if x.Turned {
 		i, j = j, i
@@ -45,14 +45,14 @@ func (m *Multiplier) read(x Matrix, i, j, lines, n int, buf *scratch) mat.Floats
 // halves reports whether the numbers are stored as bfloat16.
 func (x Matrix) halves() bool { return x.Stored.Data != nil && x.Stored.Format == mat.BFloat16 }
 
-// A Product is c = a·b, or c += a·b: the operands of [Multiplier.Mul].
+// A Product holds the operands of [Multiplier.Mul]: c = a·b or c += a·b.
 type Product struct {
 	C    mat.Floats // Rows × Cols
 	A, B Matrix     // Rows × N and N × Cols
 	// Rows and Cols are those of C; N is the number of terms in each sum. An empty sum is 0.
 	Rows, Cols, N int
-	Add           bool // adds to what C has
-	Rounded       bool // rounds the operands to bfloat16; sums and results stay float32
+	Add           bool // add to C instead of replacing it
+	Rounded       bool // round the operands to bfloat16; sums and results stay float32
 }
 
 // scratch is the memory of one unit.
@@ -61,8 +61,8 @@ type scratch struct {
 	tile []float32
 }
 
-// Run calls f for each unit, in any order and on any threads, and returns when all calls
-// have.
+// Run calls f for each unit, in any order and on any threads. It returns when all calls have
+// returned.
 type Run func(units int, f func(unit int))
 
 // Serial runs units one after another.
@@ -72,10 +72,10 @@ func Serial(units int, f func(unit int)) {
 	}
 }
 
-// Multiplier has the panels of one product at a time. One goroutine may use it at a time.
+// Multiplier holds the panels of one product at a time. It is not safe for concurrent use.
 type Multiplier struct {
-	// Threads is the number of threads that run uses, 0 if it is not known. It decides the size of units, and no bit of
-	// a result.
+	// Threads is the number of threads that the Run function uses, 0 if unknown. It determines
+	// the size of units but does not change results.
 	Threads int
 
 	set *kernels.Set
@@ -87,14 +87,14 @@ type Multiplier struct {
 	scratches     sync.Pool // of *scratch
 }
 
-// New makes a multiplier whose work run shares among threads.
+// New returns a multiplier whose work run distributes among threads.
 func New(set *kernels.Set, run Run) *Multiplier {
 	return &Multiplier{set: set, run: run, scratches: sync.Pool{New: func() any { return new(scratch) }}}
 }
 
-// The blocks of a product: rows and columns whose panels are held at a time, and how much of a sum
-// is added up before the next block of it. Panels of several such blocks are held, so that threads
-// synchronise seldom and a unit's results stay in its cache.
+// The blocks of a product: the rows and columns whose panels are held at a time, and the number
+// of terms that are summed before the next block. Panels of several blocks are held, so that
+// threads rarely synchronise and a unit's results stay in its cache.
 const (
 	blockRows = 2048
 	blockCols = 2048
@@ -102,30 +102,30 @@ const (
 	heldSum   = 960
 )
 
-// The units of work: rows and columns computed, rows or columns packed.
+// The units of work: rows and columns to compute, rows or columns to pack.
 const (
 	unitRows = 168 // a multiple of 14 and of 6
 	unitCols = 256
 )
 
-// product is one call, and the block of it that is being worked on.
+// product is one call, with its current block.
 type product struct {
 	c    mat.Floats
 	a, b Matrix
 	add  bool
 
 	row, col, k      int // where the block begins
-	rows, cols, n    int // and its size
-	depth            int // of n, what is added up before the rest
-	packLeft, packed int // units that pack a, and all that pack
-	across           int // units of a row of units
-	tall             int // rows of a unit of products of parts
+	rows, cols, n    int // the size of the block
+	depth            int // the terms of n that are summed before the rest
+	packLeft, packed int // units that pack a, and all units that pack
+	across           int // units in a row of units
+	tall             int // rows in a unit of products of parts
 	parts            [2]int
 	round            bool // makes panels of numbers rounded to bfloat16
 }
 
-// sums says how a sum is divided: evenly, at multiples of whole, in blocks of at most most. held of
-// it is computed at a time.
+// sums describes how a sum is divided: evenly, at multiples of whole, in blocks of at most most
+// terms. held terms are computed at a time.
 type sums struct{ most, whole, held int }
 
 // Mul computes p.
@@ -176,7 +176,7 @@ func (m *Multiplier) each(rows, cols, n int, cut sums, block func()) {
 	m.p = product{}
 }
 
-// plan counts the units that pack: panels stay over blocks that need them again.
+// plan counts the units that pack. Panels are kept over blocks that need them again.
 func (p *product) plan(rows, threads int) {
 	high, wide := unitRows, unitCols
 	if p.parts[0] > 0 {
@@ -202,11 +202,11 @@ func (m *Multiplier) block() {
 	m.run(units(p.rows, unitRows)*p.across, m.multiply)
 }
 
-// packSum is how much of a sum is packed at a time for all panels of a unit, where the
-// panels share lines of memory.
+// packSum is the number of terms packed at a time for all panels of a unit, whose panels share
+// cache lines.
 const packSum = 64
 
-// pack packs the rows of a, or the columns of b, of a unit.
+// pack packs the rows of a, or the columns of b, that belong to a unit.
 func (m *Multiplier) pack(unit int) {
 	p, lanes := &m.p, m.set.GEMM.PanelLanes()
 	buf := m.scratches.Get().(*scratch)
@@ -230,8 +230,8 @@ func (m *Multiplier) pack(unit int) {
 	}
 }
 
-// packLines packs width rows of a left operand, or columns of a right one, from first on, into panels of high: those
-// whose terms are apart in memory.
+// packLines packs width rows of a left operand, or columns of a right one, from first on, into
+// panels of high. Their terms are not adjacent in memory.
 func (m *Multiplier) packLines(to mat.Floats, x Matrix, left bool, first, width, high int, buf *scratch) {
 	p, lanes := &m.p, m.set.GEMM.PanelLanes()
 	for k := 0; k < p.n; k += packSum {
@@ -241,7 +241,7 @@ func (m *Multiplier) packLines(to mat.Floats, x Matrix, left bool, first, width,
 	}
 }
 
-// packColumns is packLines where the terms are side by side.
+// packColumns is packLines for terms that are adjacent in memory.
 func (m *Multiplier) packColumns(to mat.Floats, x Matrix, left bool, first, width, high int, buf *scratch) {
 	p, lanes := &m.p, m.set.GEMM.PanelLanes()
 	for c := 0; c < width; c += high {
@@ -251,7 +251,7 @@ func (m *Multiplier) packColumns(to mat.Floats, x Matrix, left bool, first, widt
 	}
 }
 
-// across is the place of term k of row or column i.
+// across returns the place of term k of row or column i.
 func across(left bool, k, i int) (row, col int) {
 	if left {
 		return i, k
@@ -259,7 +259,7 @@ func across(left bool, k, i int) (row, col int) {
 	return k, i
 }
 
-// multiply computes a unit of the result, one block of the sums after another.
+// multiply computes a unit of the result, one block of terms after another.
 func (m *Multiplier) multiply(unit int) {
 	p, lanes := &m.p, m.set.GEMM.PanelLanes()
 	i, first := unit/p.across*unitRows, unit%p.across*unitCols
@@ -282,7 +282,7 @@ func blockPanels(n, height int) int { return (n + height - 1) / height }
 
 func roundUp(n, whole int) int { return (n + whole - 1) / whole * whole }
 
-// atLeast is buf, or a longer one.
+// atLeast returns buf if it is long enough, or else a longer slice.
 func atLeast[T any](buf []T, n int) []T {
 	if len(buf) < n {
 		return make([]T, n)

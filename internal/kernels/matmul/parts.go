@@ -5,18 +5,18 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// If the processor has tiles or fast products of bfloat16, operands are split into parts of
-// bfloat16. Operands that are rounded, or are bfloat16, have one part. With tiles others have
-// three, and the six significant products (three with an operand of one part) are summed. That is
-// as accurate as products of floats and takes half the time.
+// If the processor has tiles or fast bfloat16 products, operands are split into bfloat16 parts.
+// Operands that are bfloat16 or are to be rounded have one part. With tiles, other operands have
+// three parts, and the six significant products (three if one operand has one part) are summed.
+// This is as accurate as float32 products and takes half the time.
 
-// The units of products of parts: rows and columns computed or packed.
+// The units of products of parts: rows and columns to compute or to pack.
 const (
 	partsRows = 160 // a multiple of 32
 	partsCols = 256
-	// partsLines is packSum: a multiple of a block.
+	// partsLines replaces packSum for parts. It is a multiple of a block.
 	partsLines = 32
-	// tallParts is how many times partsRows a unit computes at most.
+	// tallParts is the largest number of times partsRows in a unit.
 	tallParts = 3
 )
 
@@ -25,8 +25,9 @@ var (
 	roundedSums = sums{most: 768, whole: gemm.BlockK, held: 1536}
 )
 
-// tallest returns the rows of a unit of rows by across units: the taller it is, the seldomer its columns come from farther
-// caches. There are four units for each thread, so that threads end together.
+// tallest returns the number of rows in a unit of a product of rows rows and across units per
+// row. The taller units are, the less often their columns are read from farther caches. There are
+// at least four units for each thread, if possible, so that threads end at about the same time.
 func tallest(rows, across, threads int) int {
 	for tall := tallParts * partsRows; threads > 0 && tall > partsRows; tall -= partsRows {
 		if units(rows, tall)*across >= 4*threads {
@@ -77,8 +78,8 @@ func (m *Multiplier) packParts(unit int) {
 	}
 }
 
-// packPart packs rows of a left operand or columns of a right one, from element (i, j) of x on;
-// zeros where the layout has none.
+// packPart packs rows of a left operand or columns of a right one, from element (i, j) of x on.
+// It stores zeros if the layout has none.
 func (m *Multiplier) packPart(dst []uint32, apart int, x Matrix, i, j int, l gemm.PartsLayout, buf *scratch) {
 	high, wide := l.Width, l.N
 	if l.Lines {
@@ -99,7 +100,7 @@ func (m *Multiplier) packPart(dst []uint32, apart int, x Matrix, i, j int, l gem
 	}
 }
 
-// multiplyParts is multiply for parts. Parts of tiles are computed in scratch.
+// multiplyParts is multiply for parts. It computes partial tiles in scratch memory.
 func (m *Multiplier) multiplyParts(unit int) {
 	p := &m.p
 	words := gemm.PanelWords(p.n)
@@ -128,7 +129,7 @@ func (m *Multiplier) multiplyParts(unit int) {
 	}
 }
 
-// edge computes the part of the result that is less than a tile.
+// edge computes the part of the result that is smaller than a tile.
 func (m *Multiplier) edge(c mat.Floats, left, right gemm.Packs, rows, cols, blocks int, add bool) {
 	buf := m.scratches.Get().(*scratch)
 	defer m.scratches.Put(buf)

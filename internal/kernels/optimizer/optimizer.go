@@ -1,5 +1,5 @@
-// Package optimizer has the steps of optimizers, one pass over weights, state and gradients. All
-// variants compute the same bits.
+// Package optimizer implements the steps of optimizers in one pass over weights, state and
+// gradients. All variants compute the same bits.
 package optimizer
 
 import (
@@ -8,12 +8,12 @@ import (
 	"github.com/heftai/heft/internal/kernels/isa"
 )
 
-// AdamStep has the numbers of a step of Adam on weights w with moments m and v, by gradients g.
-// With x = w·Shrink and d = Sign·g + Decay·x, it sets m += Near·(d − m), v = Keep·v + Take·d² and w
-// = x − Size·m/(√v/Root + Eps).
+// AdamStep holds the coefficients of an Adam step on weights w with moments m and v and gradients
+// g. With x = w·Shrink and d = Sign·g + Decay·x, the step sets m += Near·(d − m), v = Keep·v +
+// Take·d² and w = x − Size·m/(√v/Root + Eps).
 type AdamStep struct{ Shrink, Decay, Sign, Near, Keep, Take, Size, Root, Eps float32 }
 
-// Adam takes a step.
+// Adam does one step.
 func (s *Kernels) Adam(w, m, v, g []float32, a AdamStep) {
 	n := len(w)
 	m, v, g = m[:n], v[:n], g[:n]
@@ -24,15 +24,15 @@ func (s *Kernels) Adam(w, m, v, g []float32, a AdamStep) {
 	}
 }
 
-// MomentumStep has the numbers of a step of gradient descent on weights w with a buffer. With d =
-// Sign·g + Decay·w, it sets buf = Keep·buf + Take·d and w −= LR·buf, or with Nesterov w −= LR·(d +
-// Keep·buf).
+// MomentumStep holds the coefficients of a step of gradient descent on weights w with a momentum
+// buffer. With d = Sign·g + Decay·w, the step sets buf = Keep·buf + Take·d and w −= LR·buf, or
+// with Nesterov w −= LR·(d + Keep·buf).
 type MomentumStep struct {
 	LR, Decay, Sign, Keep, Take float32
 	Nesterov                    bool
 }
 
-// Momentum takes a step.
+// Momentum does one step.
 func (s *Kernels) Momentum(w, buf, g []float32, a MomentumStep) {
 	n := len(w)
 	buf, g = buf[:n], g[:n]
@@ -69,21 +69,22 @@ func (goOps) momentum(w, buf, g []float32, c [9]float32) {
 	}
 }
 
-// Kernels are the loops of one variant. They have no state: any number of goroutines may use them at
-// once.
+// Kernels are the optimizer kernels of one variant. They are stateless and safe for concurrent
+// use.
 type Kernels struct{ ops ops }
 
-// For returns the loops of v.
+// For returns the kernels of v.
 func For(v isa.Variant) Kernels { return Kernels{ops: opsOf(v)} }
 
-// goOps is the reference.
+// goOps is the reference implementation.
 type goOps struct{}
 
-// ops is what a variant implements. Lengths are equal and not 0; c are the constants of a call.
+// ops is implemented by each variant. Slices have the same length, which is not 0. c holds the
+// coefficients.
 type ops interface {
 	adam(w, m, v, g []float32, c [9]float32)
 	momentum(w, buf, g []float32, c [9]float32)
 }
 
-// trainPiece is how many elements one call of a kernel gets: some microseconds of work.
+// trainPiece is the number of elements per call of a kernel: some microseconds of work.
 const trainPiece = 1 << 13

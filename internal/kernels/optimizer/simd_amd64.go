@@ -35,7 +35,7 @@ func (a *simd) momentum(w, buf, g []float32, c [9]float32) {
 	}
 }
 
-// simd is a variant in assembly.
+// simd is a variant implemented in assembly.
 type simd struct{ wide bool } // wide: AVX-512
 
 func opsOf(v isa.Variant) ops {

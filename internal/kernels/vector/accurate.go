@@ -2,8 +2,9 @@ package vector
 
 import "math"
 
-// The functions here are made of additions, products and fused products that each round once, in one order, so that
-// every machine, and a GPU's kernels, have the same bits. Those of package math differ by machine.
+// These functions consist of additions, products and fused multiply-adds that each round once, in
+// one order. Every machine and every GPU kernel therefore computes the same bits. The functions
+// of package math differ between machines.
 
 // ln2High has few enough bits that its product with an exponent is exact.
 const (
@@ -11,7 +12,7 @@ const (
 	ln2Low  = 1.9082149292705877e-10
 )
 
-// AccurateExp is exp(x) within an ulp or two, and 0 where it is below the normal numbers.
+// AccurateExp returns exp(x) within an ulp or two. It returns 0 if the result is subnormal.
 func AccurateExp(x float64) float64 {
 	switch {
 	case x != x:
@@ -35,10 +36,10 @@ func AccurateExp(x float64) float64 {
 	even, odd = math.FMA(even, z, 1.0/24), math.FMA(odd, z, 1.0/120)
 	even, odd = math.FMA(even, z, 1.0/2), math.FMA(odd, z, 1.0/6)
 	even, odd = math.FMA(even, z, 1), math.FMA(odd, z, 1)
-	return math.FMA(odd, r, even) * powerOf2(half) * powerOf2(n-half) // in two parts: 2^n may be beyond the range
+	return math.FMA(odd, r, even) * powerOf2(half) * powerOf2(n-half) // in two parts, because 2^n may be out of range
 }
 
-// AccurateExpm1 is exp(x) - 1 within an ulp or two.
+// AccurateExpm1 returns exp(x) - 1 within an ulp or two.
 func AccurateExpm1(x float64) float64 {
 	if !(math.Abs(x) < 0.35) {
 		return AccurateExp(x) - 1
@@ -52,13 +53,13 @@ func AccurateExpm1(x float64) float64 {
 	return math.FMA(math.FMA(odd, z, 1), x, z*even)
 }
 
-// powerOf2 is 2^n for a normal number.
+// powerOf2 returns 2^n if it is a normal number.
 func powerOf2(n int64) float64 { return math.Float64frombits(uint64(n+1023) << 52) }
 
-// AccurateLog1p is ln(1 + y) for y ≥ 0 within a few ulps.
+// AccurateLog1p returns ln(1 + y) for y ≥ 0 within a few ulps.
 func AccurateLog1p(y float64) float64 {
 	u := 1 + y
-	rest := (y - (u - 1)) / u // what u lacks
+	rest := (y - (u - 1)) / u // the rounding error of u
 	bits := math.Float64bits(u)
 	n := int64(bits>>52) - 1023
 	m := math.Float64frombits(bits&(1<<52-1) | 1023<<52)
@@ -82,5 +83,5 @@ func AccurateLog1p(y float64) float64 {
 	return math.FMA(float64(n), ln2High, log+math.FMA(float64(n), ln2Low, rest))
 }
 
-// AccurateSigmoid is 1 / (1 + exp(-x)).
+// AccurateSigmoid returns 1 / (1 + exp(-x)).
 func AccurateSigmoid(x float64) float64 { return 1 / (1 + AccurateExp(-x)) }

@@ -29,14 +29,14 @@ func (s *Kernels) ScaleShift(x []float32, by, shift float32) {
 	}
 }
 
-// RoundBFloat16 rounds x to the nearest bfloat16, ties to even; it stays float32.
+// RoundBFloat16 rounds x in place to the nearest bfloat16, ties to even. Elements stay float32.
 func (s *Kernels) RoundBFloat16(x []float32) {
 	for at := 0; at < len(x); at += trainPiece {
 		s.ops.round(x[at:min(at+trainPiece, len(x))])
 	}
 }
 
-// Dot64 is Σ a·b in float64.
+// Dot64 returns Σ a·b in float64.
 func (s *Kernels) Dot64(a, b []float32) float64 {
 	b = b[:len(a)]
 	sum := 0.0
@@ -47,7 +47,7 @@ func (s *Kernels) Dot64(a, b []float32) float64 {
 	return sum
 }
 
-// The Go variant. Products are rounded before they are added, as everywhere.
+// The Go variant. Like the others, it rounds products before it adds them.
 
 func (goOps) addScaled(y, x []float32, c [9]float32) {
 	for i := range y {
@@ -81,9 +81,9 @@ func (goOps) dot64(a, b []float32) float64 {
 	return sum
 }
 
-// arith is what a variant implements of the operations above. Lengths are equal and not 0; c are
-// the constants of a call. Those of elements have the same bits in every variant; sums are float64,
-// added up in an order of the variant's own that depends on the length alone.
+// arith is implemented by each variant for the operations above. Slices have the same length,
+// which is not 0. c holds the coefficients. Elements have the same bits in every variant. Sums
+// are in float64, in an order of the variant's own that depends only on the length.
 type arith interface {
 	addScaled(y, x []float32, c [9]float32)
 	sum(y, a, b []float32)
@@ -92,5 +92,5 @@ type arith interface {
 	dot64(a, b []float32) float64
 }
 
-// trainPiece is how many elements one call of a kernel gets: some microseconds of work.
+// trainPiece is the number of elements per call of a kernel: some microseconds of work.
 const trainPiece = 1 << 13

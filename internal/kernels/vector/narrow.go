@@ -4,14 +4,14 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// RoundPairs rounds src to bfloat16, two in a word.
+// RoundPairs rounds src to bfloat16 and stores two elements in each word.
 func (s *Kernels) RoundPairs(dst []uint32, src []float32) {
 	if len(src) > 0 {
 		s.pairs.narrow(dst[:mat.PairWords(len(src))], src)
 	}
 }
 
-// pairer is what a variant that rounds activations implements.
+// pairer is implemented by variants that round activations.
 type pairer interface {
 	narrow(dst []uint32, src []float32)
 }

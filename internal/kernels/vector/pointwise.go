@@ -4,8 +4,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// pointwise is what a variant implements of the operations below, whose results have the same
-// bits in every variant. Lengths are equal.
+// pointwise is implemented by each variant for the operations below, with the same bits. Slices
+// have the same length.
 type pointwise interface {
 	addRounded(dst, x []float32, a float32)
 	norm(dst, x, w, b []float32, mean, by, offset float32)
@@ -14,15 +14,15 @@ type pointwise interface {
 	sigmoid(dst, x []float32)
 }
 
-// AddRounded sets dst[i] += a·x[i], where the product is rounded first.
+// AddRounded sets dst[i] += a·x[i]. The product is rounded before the addition.
 func (s *Kernels) AddRounded(dst, x []float32, a float32) { s.ops.addRounded(dst, x[:len(dst)], a) }
 
-// Affine are the numbers of [Kernels.Norm]: a normalised element is (x − Mean) · By, and weights
-// have an Offset.
+// Affine holds the coefficients of [Kernels.Norm]. A normalised element is (x − Mean) · By, and
+// Offset is added to weights.
 type Affine struct{ Mean, By, Offset float32 }
 
-// Norm sets dst[i] = (x[i] − Mean) · By · (Offset + w[i]) + b[i]. Without w there is no such
-// factor, without b nothing is added. dst may be x.
+// Norm sets dst[i] = (x[i] − Mean) · By · (Offset + w[i]) + b[i]. If w is nil, that factor is 1.
+// If b is nil, nothing is added. dst may be x.
 func (s *Kernels) Norm(dst, x, w, b []float32, a Affine) {
 	x = x[:len(dst)]
 	if w != nil {
@@ -34,15 +34,16 @@ func (s *Kernels) Norm(dst, x, w, b []float32, a Affine) {
 	s.ops.norm(dst, x, w, b, a.Mean, a.By, a.Offset)
 }
 
-// Rotate turns the pairs (a[i], b[i]) by angles with the given cosines and sines.
+// Rotate rotates the pairs (a[i], b[i]) by the angles with the given cosines and sines.
 func (s *Kernels) Rotate(a, b, cos, sin []float32) {
 	s.ops.turn(a, b[:len(a)], cos[:len(a)], sin[:len(a)])
 }
 
-// NarrowBFloat16 stores x rounded to bfloat16 at dst, as the function of that name.
+// NarrowBFloat16 stores x rounded to bfloat16 at dst, like [mat.NarrowBFloat16].
 func (s *Kernels) NarrowBFloat16(dst []byte, x []float32) { s.ops.narrowBFloat16(dst[:2*len(x)], x) }
 
-// Sigmoid sets dst[i] = 1 / (1 + exp(−x[i])), [AccurateSigmoid] rounded. dst may be x.
+// Sigmoid sets dst[i] = 1 / (1 + exp(−x[i])), which is [AccurateSigmoid] rounded to float32. dst
+// may be x.
 func (s *Kernels) Sigmoid(dst, x []float32) { s.ops.sigmoid(dst, x[:len(dst)]) }
 
 func (goOps) sigmoid(dst, x []float32) {

@@ -9,7 +9,7 @@ func (s *Kernels) MulAdd(y, a, b []float32) {
 	}
 }
 
-// DeltaRead sets seen[j] = Σ k[i]·state[i][j], added up in the order of i, for a state of len(k) rows
+// DeltaRead sets seen[j] = Σ k[i]·state[i][j], in ascending order of i. The state has len(k) rows
 // of len(seen) elements.
 func (s *Kernels) DeltaRead(seen, state, k []float32) {
 	if len(seen) > 0 && len(k) > 0 {
@@ -17,15 +17,16 @@ func (s *Kernels) DeltaRead(seen, state, k []float32) {
 	}
 }
 
-// DeltaStep sets state[i][j] = decay·state[i][j] + k[i]·change[j] and then dst[j] = Σ q[i]·state[i][j],
-// added up in the order of i. kq is k and q, one behind the other; change has as many elements as dst.
+// DeltaStep sets state[i][j] = decay·state[i][j] + k[i]·change[j] and then dst[j] = Σ
+// q[i]·state[i][j], in ascending order of i. kq is k followed by q. change has as many elements
+// as dst.
 func (s *Kernels) DeltaStep(dst, state, kq, change []float32, decay float32) {
 	if keys := len(kq) / 2; len(dst) > 0 && keys > 0 {
 		s.ops.deltaStep(dst, state[:keys*len(dst)], kq[:2*keys], change[:len(dst)], decay)
 	}
 }
 
-// recurrent is what a variant implements of the operations above, with the same bits in every variant.
+// recurrent is implemented by each variant for the operations above, with the same bits.
 type recurrent interface {
 	mulAdd(y, a, b []float32)
 	deltaRead(seen, state, k []float32)

@@ -19,7 +19,7 @@ func (goOps) expSum(x []float32, shift float32) float32 {
 func (goOps) gate(dst, gate, up []float32, c1, c3 float32) {
 	for i, g := range gate {
 		u := float32(g * c1)
-		if c3 != 0 { // 0·g³ would turn an infinity into NaN
+		if c3 != 0 { // otherwise 0·g³ would turn an infinity into NaN
 			u = float32(g * (c1 + float32(c3*float32(g*g))))
 		}
 		a := g / (1 + Exp(-u))
@@ -77,16 +77,16 @@ func (goOps) columns(dst mat.Floats, w mat.Weights, rows, cols int) {
 	mat.Transpose(dst, w, 0, rows, 0, cols)
 }
 
-// The reduction of Exp: x = n·ln 2 + r with ln 2 in two parts, the first of which has
-// so few bits that its product with n is exact.
+// The argument reduction of Exp: x = n·ln 2 + r with ln 2 in two parts. The first has so few bits
+// that its product with n is exact.
 const (
 	log2E = 1.44269504088896340736
 	ln2Hi = 0.693359375
 	ln2Lo = -2.12194440054690582767e-4
 )
 
-// Exp is e^x within 2 units in the last place: the Taylor polynomial of degree 7 on
-// |r| ≤ ln 2 / 2, whose remainder is below 6e-9, times 2^n.
+// Exp returns e^x within 2 units in the last place: the Taylor polynomial of degree 7 for |r| ≤
+// ln 2 / 2, whose remainder is below 6e-9, times 2^n.
 func Exp(x float32) float32 {
 	switch {
 	case x > 88.8:
@@ -106,13 +106,13 @@ func Exp(x float32) float32 {
 	p = float32(p*r) + 1./2
 	p = float32(p*r) + 1
 	p = float32(p*r) + 1
-	// Two factors, since 2^n itself may leave the range where the result does not.
+	// There are two factors, because 2^n may be out of range although the result is not.
 	half := int32(n) >> 1
 	a := math.Float32frombits(uint32(half+127) << 23)
 	b := math.Float32frombits(uint32(int32(n)-half+127) << 23)
 	return float32(p*a) * b
 }
 
-// goOps is the reference. Products are rounded before they are added (the conversions
+// goOps is the reference implementation. It rounds products before it adds them (the conversions
 // to float32 forbid fusing), so that every GOARCH computes the same bits.
 type goOps struct{}

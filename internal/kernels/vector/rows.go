@@ -1,7 +1,7 @@
 package vector
 
-// rower is what a variant implements of the operations below, whose results have the same bits in
-// every variant. Lengths are equal.
+// rower is implemented by each variant for the operations below, with the same bits. Slices have
+// the same length.
 type rower interface {
 	turnInterleaved(x, cos, sin []float32)
 	atMost(dst, x []float32, limit float32)
@@ -10,7 +10,8 @@ type rower interface {
 	relu(dst, x []float32)
 }
 
-// RotateInterleaved rotates the pairs (x[2i], x[2i+1]) by angles with the given cosines and sines.
+// RotateInterleaved rotates the pairs (x[2i], x[2i+1]) by the angles with the given cosines and
+// sines.
 func (s *Kernels) RotateInterleaved(x, cos, sin []float32) {
 	s.ops.turnInterleaved(x[:2*len(cos)], cos, sin[:len(cos)])
 }

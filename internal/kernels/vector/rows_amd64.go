@@ -6,8 +6,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/asm"
 )
 
-// The kernels below take whole vectors of eight elements; Go code computes the rest. They are not inlined: see
-// package asm.
+// The kernels below compute whole vectors of eight elements, and Go code computes the rest. They
+// are not inlined: see package asm.
 
 const rowLanes = 8
 

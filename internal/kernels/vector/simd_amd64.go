@@ -110,18 +110,18 @@ func (a *simd) sumSquares(x []float32, shift float32) float32 {
 	return shift
 }
 
-// The shapes of the generated functions that tables hold. Strides are in bytes.
+// The signatures of the generated functions in tables. Strides are in bytes.
 type (
 	widenKernel   func(dst, src unsafe.Pointer, n int64)
 	columnsKernel func(dst unsafe.Pointer, ds int64, w unsafe.Pointer, ws, rows, cols int64)
 )
 
-// simd is a variant in assembly.
+// simd is a variant implemented in assembly.
 type simd struct {
 	widens [mat.Formats]widenKernel
 	turns  [mat.Formats]columnsKernel
-	// wide says AVX-512 to the methods that pass the address of a local variable:
-	// through a table it would escape, one allocation a call.
+	// wide selects AVX-512 in the methods that pass the address of a local variable. Through a
+	// table the variable would escape, which costs one allocation per call.
 	wide bool
 }
 
@@ -146,7 +146,7 @@ func opsOf(v isa.Variant) ops {
 	return goOps{}
 }
 
-// bf16 is AVX-512 BF16.
+// bf16 is the AVX-512 BF16 variant.
 type bf16 struct{}
 
 func pairsOf(v isa.Variant) pairer {

@@ -1,6 +1,6 @@
-// Package fetchtest runs tests of kernels with several fetch plans. A [fetch.Plan] selects one form
-// of each kernel; [Plans] has plans that together have all forms, and [Main] runs a package's tests
-// with the default plan and two others.
+// Package fetchtest runs the tests of kernels with several fetch plans. A [fetch.Plan] selects
+// one form of each kernel. [Plans] returns plans that together select all forms, and [Main] runs
+// a package's tests with the default plan and two others.
 package fetchtest
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/fetch"
 )
 
-// Plans returns plans that together have all forms of all kernels: the pattern i of every role, or
-// the last where it has fewer.
+// Plans returns plans that together select all forms of all kernels. Plan i has pattern i of
+// every role, or the last one for roles with fewer patterns.
 func Plans() []fetch.Plan {
 	most := 0
 	for r := range fetch.Roles {
@@ -28,9 +28,9 @@ func Plans() []fetch.Plan {
 	return plans
 }
 
-// Main is TestMain of a package with kernels. It runs all tests with the default plan, and again
-// with plans of 4 rows without prefetch and of 1 row with near prefetch, and returns the exit
-// status. Benchmarks run with the default plan only.
+// Main implements TestMain for a package with kernels. It runs all tests with the default plan,
+// then with plans of 4 rows without prefetch and of 1 row with near prefetch, and returns the
+// exit status. Benchmarks run only with the default plan.
 func Main(m *testing.M) int {
 	if code := m.Run(); code != 0 || flag.Lookup("test.bench").Value.String() != "" || flag.Lookup("test.list").Value.String() != "" {
 		return code
