@@ -1,19 +1,20 @@
-// Package gemv multiplies weights as a checkpoint stores them by few tokens: dot products of rows,
-// sums of columns, and attention's products over keys and values.
+// Package gemv multiplies stored weights by few tokens: dot products of rows, sums of columns,
+// and the products of attention with keys and values.
 //
 // # Order of summation
 //
-// Within one variant every sum has one order, which depends on its length alone. A dot product of
-// length n has [Kernels.Lanes] partial sums; lane l adds the products k ≡ l (mod lanes) in
-// ascending k; then the lanes are added in halves: lane i and lane i+lanes/2, and so on down to
-// one. [Kernels.Mix] adds in ascending order of the keys. A result does not depend on the rows and
-// tokens of a call or on the alignment of bytes. [Kernels.AddLanes] gives the bits of [Kernels.Mul]
-// for a transposed matrix. The assembly uses fused multiply-add, the Go variant does not: variants
-// differ from each other in the last bits; one variant always computes the same bits.
+// Within one variant every sum has one order, which depends only on its length. A dot product of
+// length n has [Kernels.Lanes] partial sums. Lane l adds the products k ≡ l (mod lanes) in
+// ascending k. Then the lanes are added in halves: lane i and lane i+lanes/2, and so on down to
+// one. [Kernels.Mix] adds in ascending order of the keys. A result does not depend on the rows
+// and tokens of a call or on the alignment of its operands. [Kernels.AddLanes] computes the bits
+// of [Kernels.Mul] for a transposed matrix. The assembly uses fused multiply-add and the Go
+// variant does not, so variants differ from each other in the last bits. One variant always
+// computes the same bits.
 //
-// [Kernels.MulSplit] is a dot product for bfloat16 weights: its lane l adds the products 2l and
-// 2l+1 (mod twice the lanes), since both weights of a word are widened at once. [Kernels.MulPairs]
-// multiplies bfloat16 weights by activations rounded to bfloat16.
+// [Kernels.MulSplit] is a dot product for bfloat16 weights. Its lane l adds the products 2l and
+// 2l+1 (mod twice the lanes), because both weights of a word are widened at once.
+// [Kernels.MulPairs] multiplies bfloat16 weights by activations rounded to bfloat16.
 package gemv
 
 import (
@@ -21,8 +22,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Product is the operands of [Kernels.Mul]: Rows rows of weights W and Tokens rows of X, N elements
-// of each.
+// Product holds the operands of [Kernels.Mul]: Rows rows of weights W and Tokens rows of X, with
+// N elements each.
 type Product struct {
 	Y            mat.Floats // Tokens × Rows
 	W            mat.Weights
@@ -31,7 +32,7 @@ type Product struct {
 	N            int
 }
 
-// Mul sets Y[t][r] = Σ_k W[r][k] · X[t][k]: a dot product for each element.
+// Mul sets Y[t][r] = Σ_k W[r][k] · X[t][k]. Each element is a dot product.
 func (s *Kernels) Mul(p *Product) {
 	if p.Rows <= 0 || p.Tokens <= 0 {
 		return
@@ -42,8 +43,9 @@ func (s *Kernels) Mul(p *Product) {
 	mul(s.ops, p)
 }
 
-// RowSum is the operands of [Kernels.Mix]: for each of Tokens tokens a sum of the Keys rows of V,
-// Cols columns wide, which is added to a row of Y. Row j of V has the weight P[t][j·Step].
+// RowSum holds the operands of [Kernels.Mix]. For each of Tokens tokens, a weighted sum of the
+// Keys rows of V, which have Cols columns, is added to a row of Y. Row j of V has the weight
+// P[t][j·Step].
 type RowSum struct {
 	Y, P               mat.Floats
 	Step               int
@@ -51,7 +53,7 @@ type RowSum struct {
 	Keys, Tokens, Cols int
 }
 
-// Mix adds Y[t][c] += Σ_j P[t][j·Step] · V[j][c] in ascending order of j.
+// Mix adds Σ_j P[t][j·Step] · V[j][c] to Y[t][c], in ascending order of j.
 func (s *Kernels) Mix(r *RowSum) {
 	if r.Keys <= 0 || r.Tokens <= 0 || r.Cols <= 0 {
 		return
@@ -62,9 +64,9 @@ func (s *Kernels) Mix(r *RowSum) {
 	s.ops.mix(r.Y, r.P, r.Step, r.V, r.Keys, r.Tokens, r.Cols)
 }
 
-// AddLanes adds the partial sums of a dot product down each column of v: x[j] · v[j][c]
-// is added to lanes[l·cols+c] with l = j mod s.Lanes, in ascending order of j.
-// [Kernels.FoldLanes] ends it.
+// AddLanes adds the partial sums of a dot product down each column of v: x[j] · v[j][c] is added
+// to lanes[l·cols+c] with l = j mod s.Lanes, in ascending order of j. [Kernels.FoldLanes]
+// completes the sum.
 func (s *Kernels) AddLanes(lanes, x []float32, v mat.Weights, cols int) {
 	if len(x) == 0 || cols <= 0 {
 		return
@@ -73,8 +75,8 @@ func (s *Kernels) AddLanes(lanes, x []float32, v mat.Weights, cols int) {
 	s.ops.addLanes(lanes[:s.Lanes*cols], x, v, cols)
 }
 
-// FoldLanes adds s.Lanes vectors of n elements, which are one after another in lanes, in the order
-// of a dot product. It leaves the sum in lanes[:n].
+// FoldLanes adds the s.Lanes consecutive vectors of n elements in lanes, in the order of a dot
+// product. It stores the sum in lanes[:n].
 func (s *Kernels) FoldLanes(lanes []float32, n int) {
 	for half := s.Lanes / 2; half > 0; half /= 2 {
 		a, b := lanes[:half*n], lanes[half*n:2*half*n]
@@ -84,21 +86,20 @@ func (s *Kernels) FoldLanes(lanes []float32, n int) {
 	}
 }
 
-// Kernels are the products of one variant. They have no state: any number of goroutines may use
-// them at once.
+// Kernels are the GEMV kernels of one variant. They are stateless and safe for concurrent use.
 type Kernels struct {
 	// Lanes is the number of partial sums of a dot product.
 	Lanes int
-	// WidenAt is the number of tokens from which it pays to widen 16-bit weights to
-	// float32 before Mul; 0 means never.
+	// WidenAt is the number of tokens from which it is faster to widen 16-bit weights to float32
+	// before Mul; 0 means never.
 	WidenAt int
 
 	ops      ops
-	splitter splitter // nil: there are no halves
-	pairs    pairer   // nil: activations are never rounded
+	splitter splitter // nil if there are no split products
+	pairs    pairer   // nil if activations are never rounded
 }
 
-// For returns the products of v.
+// For returns the kernels of v.
 func For(v isa.Variant) Kernels {
 	k := Kernels{Lanes: v.Lanes, ops: opsOf(v), splitter: splitterOf(v), pairs: pairsOf(v)}
 	if v.Level == isa.Go {
@@ -107,9 +108,9 @@ func For(v isa.Variant) Kernels {
 	return k
 }
 
-// ops is implemented by each variant, besides the function mul. The caller has checked bounds.
-// Operands are separate parameters, because a pointer to them would escape through the interface
-// and allocate.
+// ops is implemented by each variant, together with the function mul. The caller has checked
+// bounds. Operands are separate parameters, because a pointer to them would escape through the
+// interface and allocate.
 type ops interface {
 	mix(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols int)
 	addLanes(lanes, x []float32, v mat.Weights, cols int)

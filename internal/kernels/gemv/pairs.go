@@ -5,8 +5,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// MulPairs is Mul of bfloat16 weights and rounded activations. Lane l of 16 adds the products
-// 2l and 2l+1 (mod 32) of a row; the lanes are added in halves.
+// MulPairs is Mul for bfloat16 weights and activations rounded to bfloat16. Lane l of 16 adds the
+// products 2l and 2l+1 (mod 32) of a row. The lanes are added in halves.
 func (s *Kernels) MulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) {
 	if rows <= 0 || tokens <= 0 {
 		return
@@ -17,8 +17,8 @@ func (s *Kernels) MulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, token
 	s.pairs.mulPairs(y, w, x, rows, tokens, n)
 }
 
-// PairRows is the number of rows that MulPairs multiplies at once by so many tokens. It is fastest with a multiple
-// of it.
+// PairRows returns the number of rows that MulPairs multiplies at once by the given number of
+// tokens. MulPairs is fastest for multiples of it.
 func (s *Kernels) PairRows(tokens int) int {
 	if tokens >= leastInPieces && fetch.InPieces(fetch.PairTokens) {
 		return pieceRows
@@ -27,7 +27,7 @@ func (s *Kernels) PairRows(tokens int) int {
 }
 
 // MulTile computes y[r] for rows of bfloat16 weights in place and one token, a row of Pairs, over
-// blocks of 32 k. Its sums have the bits of Tile.
+// blocks of 32 k. Its sums have the bits of gemm's Tile.
 func (s *Kernels) MulTile(y []float32, w mat.Weights, x []uint32, rows, blocks int) {
 	if rows <= 0 || blocks <= 0 {
 		return
@@ -36,16 +36,18 @@ func (s *Kernels) MulTile(y []float32, w mat.Weights, x []uint32, rows, blocks i
 	s.pairs.tileOne(y[:rows], w, x[:blocks*tileK/2], rows, blocks)
 }
 
-// leastInPieces are the fewest tokens that are multiplied by rows in pieces.
+// leastInPieces is the smallest number of tokens that are multiplied by rows in pieces.
 const leastInPieces = 4
 
-// pieceRows are the rows that are read in pieces together, a multiple of the 3 or 4 that a kernel multiplies at once.
+// pieceRows is the number of rows read in pieces together. It is a multiple of the 3 or 4 rows
+// that a kernel multiplies at once.
 const pieceRows = 12
 
-// tileK is the terms of a step of a tile.
+// tileK is the number of terms in a step of a tile.
 const tileK = 32
 
-// pairer is what a variant that multiplies bfloat16 by bfloat16 implements. Bounds have been checked.
+// pairer is implemented by variants that multiply bfloat16 by bfloat16. The caller has checked
+// bounds.
 type pairer interface {
 	mulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int)
 	tileOne(y []float32, w mat.Weights, x []uint32, rows, blocks int)

@@ -12,12 +12,12 @@ import (
 
 var (
 	dots = []mulTile{{8, avx512bf16Dot8}, {6, avx512bf16Dot6}, {4, avx512bf16Dot4}, {2, avx512bf16Dot2}}
-	// dotOnes are for one token.
+	// dotOnes are the kernels for one token.
 	dotOnes = fetch.Forms[mulKernel]{Eight: avx512bf16Dot1, Four: avx512bf16Dot1, One: avx512bf16Dot1x1}
 )
 
-// cachedTokens is the bytes of tokens for which the first-level cache has room beside rows. More tokens take
-// several passes over the rows, of which all but the first find the rows in a cache.
+// cachedTokens is the room in bytes that the first-level cache has for tokens besides rows. More
+// tokens need several passes over the rows, and all but the first find the rows in a cache.
 const cachedTokens = 32 << 10
 
 func (bf16) mulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) {
@@ -43,13 +43,14 @@ func (bf16) mulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n i
 }
 
 const (
-	// pieceColumns are the columns of a piece: 8 KiB of eight tokens.
+	// pieceColumns is the number of columns in a piece: 8 KiB for eight tokens.
 	pieceColumns = 512
-	// sumLanes are the lanes of a sum.
+	// sumLanes is the number of lanes of a sum.
 	sumLanes = 16
 )
 
-// mulInPieces computes the products of 8, 6 or 4 tokens at a time, and returns how many tokens that were.
+// mulInPieces computes the products of 8, 6 or 4 tokens at a time, and returns the number of
+// tokens that it computed.
 func mulInPieces(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) (done int) {
 	for _, tile := range [...]int{8, 6, leastInPieces} {
 		for ; tokens-done >= tile; done += tile {
@@ -59,8 +60,8 @@ func mulInPieces(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) 
 	return done
 }
 
-// mulTokensInPieces multiplies a dozen rows at a time, piece after piece. Meanwhile their next piece is
-// prefetched, and the first piece of the next rows at the end.
+// mulTokensInPieces multiplies a dozen rows at a time, piece after piece. It prefetches their
+// next piece meanwhile, and the first piece of the next rows at the end.
 func mulTokensInPieces(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) {
 	var sums [pieceRows * 8 * sumLanes]float32
 	columns := mat.CeilDiv(mat.CeilDiv(n, max(1, mat.CeilDiv(n, pieceColumns))), 32) * 32
@@ -77,7 +78,7 @@ func mulTokensInPieces(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n
 	}
 }
 
-// addPiece calls kernels by their names: what is passed to others would be allocated.
+// addPiece calls kernels directly, because arguments of a function value would escape.
 //
 //go:noinline
 func addPiece(w unsafe.Pointer, ws int, x unsafe.Pointer, xs int, sums unsafe.Pointer, n, rows, tokens, ahead int) {

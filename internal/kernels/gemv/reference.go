@@ -119,6 +119,6 @@ func (goOps) addLanes(lanes, x []float32, v mat.Weights, cols int) {
 	}
 }
 
-// goOps is the reference. Products are rounded before they are added (the conversions
+// goOps is the reference implementation. It rounds products before it adds them (the conversions
 // to float32 forbid fusing), so that every GOARCH computes the same bits.
 type goOps struct{}

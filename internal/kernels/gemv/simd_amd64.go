@@ -11,14 +11,14 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// The shapes of the generated functions that tables hold. Strides are in bytes.
+// The signatures of the generated functions in tables. Strides are in bytes.
 type (
 	mulKernel   func(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys, n, rows int64)
 	mixKernel   func(y unsafe.Pointer, ys int64, p unsafe.Pointer, ps, step int64, v unsafe.Pointer, vs, keys, cols int64)
 	lanesKernel func(lanes, x, v unsafe.Pointer, vs, keys, cols int64)
 )
 
-// A mulTile handles a number of tokens at a time, and so does a mixTile.
+// A mulTile and a mixTile are kernels for a number of tokens.
 type (
 	mulTile struct {
 		tokens int
@@ -30,8 +30,8 @@ type (
 	}
 )
 
-// mul computes p with the variant o. It is no method of ops: through an interface p would escape, and a copy
-// of its operands costs as much as a short product.
+// mul computes p with the variant o. It is not a method of ops, because p would escape through
+// the interface, and copying the operands takes as long as a short product.
 func mul(o ops, p *Product) {
 	if a, ok := o.(*simd); ok {
 		a.mul(p)
@@ -66,11 +66,11 @@ func (a *simd) mix(y, p mat.Floats, step int, v mat.Weights, keys, tokens, cols 
 	}
 }
 
-// lanePiece is how many bytes of weights one call of a lanes kernel gets.
+// lanePiece is the number of bytes of weights per call of a lanes kernel.
 const lanePiece = 128 << 10
 
 func (a *simd) addLanes(lanes, x []float32, v mat.Weights, cols int) {
-	// Whole rounds of the lanes, so that each call begins with the first.
+	// Use whole rounds of the lanes, so that each call begins with the first lane.
 	keys := max(lanePiece/(16*cols*v.Format.Size()), 1) * 16
 	for begin := 0; begin < len(x); begin += keys {
 		n := min(keys, len(x)-begin)
@@ -78,8 +78,8 @@ func (a *simd) addLanes(lanes, x []float32, v mat.Weights, cols int) {
 	}
 }
 
-// The functions below are not inlined: their prologue is where the scheduler can stop a
-// loop of kernels, since it cannot inside one.
+// The functions below are not inlined: the scheduler preempts a loop of kernels in their
+// prologue, since it cannot preempt a kernel.
 
 //go:noinline
 func callMul(k mulKernel, w unsafe.Pointer, ws int, x unsafe.Pointer, xs int, y unsafe.Pointer, ys, n, rows int) {
@@ -96,9 +96,9 @@ func callLanes(k lanesKernel, lanes, x, v unsafe.Pointer, vs, keys, cols int) {
 	k(lanes, x, v, int64(vs), int64(keys), int64(cols))
 }
 
-// simd is a variant in assembly. Tiles stand in falling order of tokens.
+// simd is a variant implemented in assembly. Tiles are in descending order of tokens.
 type simd struct {
-	ones  [mat.Formats]fetch.Forms[mulKernel] // of one token
+	ones  [mat.Formats]fetch.Forms[mulKernel] // for one token
 	muls  [mat.Formats][]mulTile
 	mixes [mat.Formats][]mixTile
 	lanes [mat.Formats]lanesKernel
@@ -162,7 +162,7 @@ func splitterOf(v isa.Variant) splitter {
 	return nil
 }
 
-// bf16 is AVX-512 BF16, and AMX for single tokens.
+// bf16 is the AVX-512 BF16 variant, with AMX for single tokens.
 type bf16 struct{}
 
 func pairsOf(v isa.Variant) pairer {

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// splitAVX2 are dot products with few tokens in AVX2. Its kernels take whole blocks of k.
+// splitAVX2 computes dot products with few tokens in AVX2. Its kernels need whole blocks of k.
 type splitAVX2 struct{}
 
 func (splitAVX2) most() int { return 8 }
@@ -28,8 +28,8 @@ func (h splitAVX2) mulSplit(y mat.Floats, w mat.Weights, x, sums []float32, rows
 	if whole > 0 {
 		h.blocks(y, w, x, sums, rows, tokens, whole, first, false)
 	}
-	// What is left of a row is filled up with zeros, as tokens are, for as many rows as all kernels
-	// take at a time.
+	// The rest of a row is padded with zeros, as tokens are, for as many rows as any kernel
+	// computes at a time.
 	const some = 12
 	var block [some * 2 * SplitBlock]byte
 	rest := mat.Weights{Data: block[:], Stride: 2 * SplitBlock, Format: mat.BFloat16}
@@ -46,7 +46,7 @@ func (h splitAVX2) mulSplit(y mat.Floats, w mat.Weights, x, sums []float32, rows
 //go:noinline
 func (splitAVX2) blocks(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n int, first, last bool) {
 	if tokens == 1 && first && last {
-		switch fetch.Rows(fetch.Floats) { // called by name: arguments of a function value would escape
+		switch fetch.Rows(fetch.Floats) { // called directly: arguments of a function value would escape
 		case 1:
 			avx2SplitOnex1(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
 		case 4:

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// splitAVX512 are dot products with few tokens in AVX-512.
+// splitAVX512 computes dot products with few tokens in AVX-512.
 type splitAVX512 struct{}
 
 func (splitAVX512) most() int { return 8 }
@@ -21,7 +21,7 @@ func (splitAVX512) split(dst []float32, step int, src []float32) {
 //go:noinline
 func (splitAVX512) mulSplit(y mat.Floats, w mat.Weights, x, sums []float32, rows, tokens, n, k int, last bool) {
 	if tokens == 1 && k == 0 && last {
-		switch fetch.Rows(fetch.Floats) { // called by name: arguments of a function value would escape
+		switch fetch.Rows(fetch.Floats) { // called directly: arguments of a function value would escape
 		case 1:
 			avx512SplitOnex1(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(y.V), int64(n), int64(rows))
 		case 4:
@@ -52,8 +52,9 @@ func (splitAVX512) mulSplit(y mat.Floats, w mat.Weights, x, sums []float32, rows
 	kernel(asm.Bytes(w.Data), int64(w.Stride), asm.Floats(x), asm.Floats(sums), asm.Floats(y.V), int64(4*y.Stride), int64(n), counts, int64(far), int64(apart))
 }
 
-// present writes to each page of sums. The kernels load the first sums under a mask that is off. If the system has
-// not given the page memory yet, each such load takes the processor some hundred cycles.
+// present writes to each page of sums. The kernels load the first sums under a mask that is off.
+// If the system has not yet backed the page with memory, each such load takes some hundred
+// cycles.
 func present(sums []float32) {
 	const page = 4096 / 4
 	for i := 0; i < len(sums); i += page {
@@ -62,9 +63,10 @@ func present(sums []float32) {
 	sums[len(sums)-1] = 0
 }
 
-// ahead is where the kernels fetch the rows behind these, piece by piece of k: streams that lie
-// apart, from far on. With 8 tokens each 32 columns of three rows take a line of three streams of
-// six, by turns; with fewer each of four rows takes two lines of two.
+// ahead returns where the kernels prefetch the following rows, one piece of k after another: from
+// far on, in streams that lie apart. With 8 tokens, every 32 columns of three rows fetch one line
+// of three of six streams, alternately. With fewer tokens, every 32 columns of four rows fetch
+// two lines of two streams.
 func ahead(tokens, rows, stride, k int) (far, apart int) {
 	far = rows*stride - 2*k
 	if tokens < 8 {
@@ -74,7 +76,7 @@ func ahead(tokens, rows, stride, k int) (far, apart int) {
 	apart = asm.Stagger(rows*stride/streams, streams)
 	columns := rows / 3 * (k / SplitBlock)
 	far += 32 * columns
-	if columns%2 == 1 { // the turn of the last three
+	if columns%2 == 1 { // the second half of the last three rows' streams
 		return far + 5*apart, -apart
 	}
 	return far, apart

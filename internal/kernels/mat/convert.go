@@ -7,16 +7,16 @@ import (
 	"github.com/heftai/heft/internal/floats"
 )
 
-// FromBFloat16 is [floats.FromBFloat16].
+// FromBFloat16 calls [floats.FromBFloat16].
 func FromBFloat16(b uint16) float32 { return floats.FromBFloat16(b) }
 
-// ToBFloat16 is [floats.ToBFloat16].
+// ToBFloat16 calls [floats.ToBFloat16].
 func ToBFloat16(f float32) uint16 { return floats.ToBFloat16(f) }
 
-// FromFloat16 is [floats.FromFloat16].
+// FromFloat16 calls [floats.FromFloat16].
 func FromFloat16(h uint16) float32 { return floats.FromFloat16(h) }
 
-// ToFloat16 is [floats.ToFloat16].
+// ToFloat16 calls [floats.ToFloat16].
 func ToFloat16(f float32) uint16 { return floats.ToFloat16(f) }
 
 // NarrowBFloat16 stores src rounded to bfloat16 at dst.
@@ -35,7 +35,7 @@ func NarrowFloat16(dst []byte, src []float32) {
 	}
 }
 
-// Narrow stores src at dst in f.
+// Narrow stores src at dst, rounded to f.
 func Narrow(dst []byte, src []float32, f Format) {
 	switch f {
 	case BFloat16:

@@ -6,28 +6,30 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// Interleaved weights are multiplied by floats: each element of a product is one sum in ascending
-// order of the columns, the same as that of [Kernels.SumPanels] with the values as float32. Small
-// batches read the interleaved blocks in place, large ones panels of them.
+// Interleaved weights are multiplied by floats. Each element of a product is one sum in ascending
+// order of the columns, the same as that of [gemm.Kernels.SumPanels] with the values as float32.
+// Small batches read the interleaved blocks in place, and large batches read panels of
+// dequantised blocks.
 
-// summer is implemented by variants for that. The caller has checked bounds.
+// summer is implemented by each variant for such products. The caller has checked bounds.
 type summer interface {
 	bandTokens() int
-	// sumBands computes the rows of whole bands, which are apart bytes apart.
+	// sumBands computes the rows of whole bands, which begin apart bytes apart.
 	sumBands(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x mat.Floats, tokens, blocks int, add bool)
-	// sumEdge computes for one token the lanes lane, lane+step, … of a band of some rows.
+	// sumEdge computes the lanes lane, lane+step, … of a band of the given number of rows, for
+	// one token.
 	sumEdge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x []float32, blocks int, add bool)
 	// panelBand fills a panel with rows of a whole band from row lane on.
 	panelBand(p quant.Packing, dst []float32, band []byte, lane, blocks int)
 }
 
-// InterleavedTokens is the number of tokens up to which MulInterleaved is faster than widening
-// weights first.
+// InterleavedTokens returns the number of tokens up to which MulInterleaved is faster than
+// dequantising the weights first.
 func (s *Kernels) InterleavedTokens() int { return s.ops.bandTokens() }
 
-// MulInterleaved sets y[t][i] to the product of x[t], n columns, with row + i·step of p, a matrix
-// in bands, from column col on, for i < rows and t < tokens. n and col are multiples of 32. With
-// add the sums continue from y. A sum has the same bits however it is divided into calls.
+// MulInterleaved sets y[t][i] to the dot product of token x[t] and row i of w, a view of an
+// interleaved matrix. The numbers of columns and the first column of w are multiples of 32. If
+// add is set, the sums continue from y. A sum has the same bits however it is divided into calls.
 func (s *Kernels) MulInterleaved(y mat.Floats, w quant.View, x mat.Floats, tokens int, add bool) {
 	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	if rows <= 0 || tokens <= 0 || n <= 0 {
@@ -49,9 +51,9 @@ func (s *Kernels) MulInterleaved(y mat.Floats, w quant.View, x mat.Floats, token
 	}
 }
 
-// WidenInterleaved fills a panel with rows of p, a matrix in bands, as WidenColumns does: n columns
-// from col on, both multiples of 32. It returns false and does nothing if the panel's rows are not
-// adjacent in a whole band.
+// WidenInterleaved fills a panel with rows of w, a view of an interleaved matrix, as WidenColumns
+// does. The number of columns and the first column of w are multiples of 32. It returns false and
+// does nothing if the rows are not adjacent in a whole band.
 func (s *Kernels) WidenInterleaved(dst []float32, w quant.View) bool {
 	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	lanes := s.gemm.PanelLanes()
@@ -65,7 +67,7 @@ func (s *Kernels) WidenInterleaved(dst []float32, w quant.View) bool {
 	return true
 }
 
-// from is m from a column on.
+// from returns the columns of m from col on.
 func from(m mat.Floats, col int) mat.Floats { return mat.Floats{V: m.V[col:], Stride: m.Stride} }
 
 func (goOps) bandTokens() int { return 1 }

@@ -11,13 +11,13 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// A sumsTile computes so many bands for so many tokens at a time.
+// A sumsTile is a kernel for a number of bands and of tokens.
 type sumsTile struct {
 	bands, tokens int
 	kernel        bandsKernel
 }
 
-// Tiles are in descending order of tokens, and of bands for one token.
+// Tiles are in descending order of tokens and, for one token, of bands.
 var (
 	avx512SumsQ8 = []sumsTile{{2, 8, avx512InterleavedSumsQ82x8}, {2, 4, avx512InterleavedSumsQ82x4}, {2, 2, avx512InterleavedSumsQ82x2}, {4, 1, avx512InterleavedSumsQ84x1}, {2, 1, avx512InterleavedSumsQ82x1}, {1, 1, avx512InterleavedSumsQ81x1}}
 	avx512SumsQ4 = []sumsTile{{2, 8, avx512InterleavedSumsQ42x8}, {2, 4, avx512InterleavedSumsQ42x4}, {2, 2, avx512InterleavedSumsQ42x2}, {4, 1, avx512InterleavedSumsQ44x1}, {2, 1, avx512InterleavedSumsQ42x1}, {1, 1, avx512InterleavedSumsQ41x1}}

@@ -5,46 +5,47 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// Activations rounded to eight bits are blocks of 32 as the weights of Q8 and Q4 have them:
-// signed codes for a scale that makes the largest magnitude 127. The product with a block of
-// weights in bands is a sum of integers, exact, times both scales; the sum of a row adds them
-// in ascending order of the blocks with fused multiply-add. All variants that have such
-// products have the same bits, for any number of rows and tokens.
+// Activations are rounded to 8 bits in blocks of 32, like the weights of Q8 and Q4: signed codes
+// with a scale that makes the largest magnitude 127. The product with a block of interleaved
+// weights is an exact sum of integers, times both scales. The sum of a row adds these in
+// ascending order of the blocks with fused multiply-add. All variants that have such products
+// compute the same bits, for any number of rows and tokens.
 
-// integers is what a variant that multiplies integers of eight bits implements. Bounds have
-// been checked.
+// integers is implemented by variants that multiply 8-bit integers. The caller has checked
+// bounds.
 type integers interface {
-	// words is the length in words of a block of activations: its codes, the scale and the
-	// sum of its codes times what the weights' codes are too large by.
+	// words returns the length in words of a block of activations: its codes, the scale, and the
+	// sum of its codes times the offset of the weights' codes.
 	words(p quant.Packing) int
 	narrow(p quant.Packing, dst []uint32, src []float32)
-	// mul computes the rows of whole bands, which begin apart bytes from each other.
+	// mul computes the rows of whole bands, which begin apart bytes apart.
 	mul(p quant.Packing, y mat.Floats, w []byte, apart, bands int, x mat.Pairs, tokens, blocks int, add bool)
-	// edge computes for one token the lanes lane, lane+step, … of a band of some rows.
+	// edge computes the lanes lane, lane+step, … of a band of the given number of rows, for one
+	// token.
 	edge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x []uint32, blocks int, add bool)
 }
 
-// HasInt8 reports whether the variant has RoundInt8 and MulInt8.
+// HasInt8 reports whether the variant implements RoundInt8 and MulInt8.
 func (s *Kernels) HasInt8() bool { return s.integers != nil }
 
-// Int8Words is the length in words of a row of n rounded activations, a multiple of 32, for
+// Int8Words returns the length in words of a row of n rounded activations, a multiple of 32, for
 // products with weights of p.
 func (s *Kernels) Int8Words(p quant.Packing, n int) int {
 	return n / quant.BlockColumns * s.integers.words(p)
 }
 
-// RoundInt8 rounds src, whole blocks, for products with weights of p. A block with a value
-// that is not finite becomes NaN.
+// RoundInt8 rounds src, whole blocks, to 8 bits for products with weights of p. A block with a
+// value that is not finite becomes NaN.
 func (s *Kernels) RoundInt8(p quant.Packing, dst []uint32, src []float32) {
 	if len(src) > 0 {
 		s.integers.narrow(p, dst[:s.Int8Words(p, len(src))], src)
 	}
 }
 
-// MulInt8 sets y[t][i] to the product of x[t], n columns that RoundInt8 rounded, with row +
-// i·step of p, a matrix in bands, from column col on, for i < rows and t < tokens. n and col
-// are multiples of 32. With add it goes on from what y has: a sum has the same bits whatever
-// the calls it is cut into.
+// MulInt8 sets y[t][i] to the dot product of x[t], which RoundInt8 rounded, and row i of w, a
+// view of an interleaved matrix. The number of columns and the first column of w are multiples of
+// 32. If add is set, the sums continue from y. A sum has the same bits however it is divided into
+// calls.
 func (s *Kernels) MulInt8(y mat.Floats, w quant.View, x mat.Pairs, tokens int, add bool) {
 	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	if rows <= 0 || tokens <= 0 || n <= 0 {

@@ -11,12 +11,12 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// maddubs multiplies integers with AVX2, bytes to words.
+// maddubs multiplies 8-bit integers with AVX2, in 16-bit words.
 type maddubs struct{}
 
 func (maddubs) words(p quant.Packing) int {
 	if p == quant.Q8 {
-		return 19 // each code is two
+		return 19 // each code takes two bytes
 	}
 	return 10
 }
@@ -30,7 +30,7 @@ func (maddubs) narrow(p quant.Packing, dst []uint32, src []float32) {
 	}
 }
 
-// Tiles for four bands, and for one.
+// The tiles for four bands, and for one.
 var (
 	maddubsFoursQ8 = []bandsTile{{2, avx2intsMulQ84x2}, {1, avx2intsMulQ84x1}}
 	maddubsFoursQ4 = []bandsTile{{4, avx2intsMulQ44x4}, {2, avx2intsMulQ44x2}, {1, avx2intsMulQ44x1}}

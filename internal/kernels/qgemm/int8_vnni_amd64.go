@@ -86,7 +86,7 @@ func callBands(k bandsKernel, w unsafe.Pointer, ws int, x unsafe.Pointer, xs int
 	k(w, int64(ws), x, int64(4*xs), y, int64(4*ys), int64(blocks), asm.Flag(add))
 }
 
-// lanes are the sums of all rows of a band, of which a product may need some: rows lane, lane+step, …
+// lanes holds the sums of all rows of a band. A product may need only rows lane, lane+step, ….
 type lanes [quant.InterleavedRows]float32
 
 // load sets lanes to y.

@@ -5,17 +5,18 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// A stretch is some rows of a matrix in bands that a kernel takes at once: whole bands, or lanes of
-// one.
+// A stretch is a group of rows of an interleaved matrix that a kernel computes at once: whole
+// bands, or lanes of one band.
 type stretch struct {
 	rows   int
-	bands  int    // whole ones; 0 for lanes
-	height int    // of the band whose lanes they are
-	lane   int    // the first
+	bands  int    // number of whole bands; 0 for lanes
+	height int    // number of rows in the band of the lanes
+	lane   int    // the first lane
 	w      []byte // from the first block on
 }
 
-// stretchOf is what a kernel takes at once of rows row, row+step, … and blocks from column col on.
+// stretchOf returns the rows among row, row+step, … that a kernel computes at once, with their
+// blocks from column col on.
 func stretchOf(p *quant.Packed, row, step, col, rows, blocks int) stretch {
 	at, height, lane := p.Band(row, col)
 	size := p.Packing.BlockBytes()
@@ -25,7 +26,7 @@ func stretchOf(p *quant.Packed, row, step, col, rows, blocks int) stretch {
 	return stretch{rows: min(rows, mat.CeilDiv(height-lane, step)), height: height, lane: lane, w: p.Codes[at : at+blocks*height*size]}
 }
 
-// apart is how far whole bands are from each other.
+// apart returns the distance in bytes between whole bands.
 func apart(p *quant.Packed) int {
 	return p.Width / quant.BlockColumns * quant.InterleavedRows * p.Packing.BlockBytes()
 }

@@ -5,10 +5,11 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// Small batches multiply FP8 ([quant.E4M3] and [quant.E4M3Powers]) and MXFP4 weights without unpacking them first: a kernel widens a code
-// once for a group of tokens and leaves its scale out. Scales are applied to the tokens beforehand, to the sum of a
-// block, or to the result. This rounds as often as scaling each weight would, but in other places. Each variant
-// therefore has one order of summation for these products, which does not depend on the number of tokens.
+// Small batches multiply FP8 ([quant.E4M3] and [quant.E4M3Powers]) and MXFP4 weights without
+// dequantising them first. A kernel widens a code once for a group of tokens and leaves its scale
+// out. Scales are applied to the tokens beforehand, to the sum of a block, or to the result. This
+// rounds as often as scaling each weight would, but in other places. Each variant therefore has
+// its own order of summation for these products, which does not depend on the number of tokens.
 
 // minifloatKernels is implemented by each variant for products of a group of tokens. Kernels checks bounds before it calls.
 type minifloatKernels interface {

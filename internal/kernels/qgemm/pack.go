@@ -12,15 +12,17 @@ import (
 // packer is implemented by variants that multiply in bfloat16. It dequantises weights and packs them as [gemm.PackWeights]
 // does, in blocks of 16 rows and 32 columns. Its caller has checked bounds and cleared missing rows.
 type packer interface {
-	// packBands packs whole blocks of a band, which is 16 interleaved rows. The next band, which is prefetched, is next bytes behind.
+	// packBands packs whole blocks of a band of 16 interleaved rows. It prefetches the next band,
+	// which begins next bytes later.
 	packBands(p quant.Packing, dst []uint32, band []byte, next, blocks int)
 	// packE4M3 packs rows that begin stride bytes apart. scales[i·packBlocks+j] is the scale of block j of row i, times
 	// 2^8.
 	packE4M3(dst []uint32, codes []byte, stride int, scales *[gemm.PackRows * packBlocks]float32, rows, blocks int)
 	// packMXFP4 packs rows whose codes begin stride bytes apart, and whose scales scaleStride bytes.
 	packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, scaleStride, rows, blocks int)
-	// packInt8 packs rows that begin stride bytes apart. scales[i·packBlocks+j·each] and such a zero are those of block j of row i;
-	// values are multiplied by factor at last.
+	// packInt8 packs rows that begin stride bytes apart. scales[i·packBlocks+j·each] is the scale
+	// of block j of row i, and the zeros have the same layout. Values are multiplied by factor
+	// last.
 	packInt8(dst []uint32, codes []byte, stride int, by *packBuffers, each int, factor float32, rows, blocks int)
 	// packNVFP4 packs up to nvfp4Blocks blocks of rows whose codes begin stride bytes apart, and whose scales scaleStride bytes.
 	packNVFP4(dst []uint32, codes []byte, stride int, scales []byte, scaleStride int, global [2]float32, rows, blocks int)
@@ -45,9 +47,9 @@ type packBuffers struct {
 
 var allPackBuffers = sync.Pool{New: func() any { return new(packBuffers) }}
 
-// Pack dequantises w, rounds it to bfloat16 and packs it as PackWeights does. The result has the bits of Unpack, RoundPairs
-// and PackWeights. It is fastest for whole blocks of 32 columns, and for interleaved rows if w has all rows of a band.
-// scratch is that of Unpack.
+// Pack dequantises w, rounds it to bfloat16 and packs it as PackWeights does. The result has the
+// bits of Unpack, RoundPairs and PackWeights. It is fastest for whole blocks of 32 columns, and
+// for interleaved rows if w has all rows of a band. scratch is as for Unpack.
 func (s *Kernels) Pack(dst []uint32, w quant.View, scratch []float32) {
 	p, row, step, col, rows, n := w.Packed, w.Row, w.Step, w.Col, w.Rows, w.Cols
 	dst, rows = dst[:gemm.PanelWords(n)], min(rows, gemm.PackRows)

@@ -7,10 +7,12 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// bytePacker is implemented by packers that look bytes up in a table of 128: the values of codes times a scale, rounded to
-// bfloat16, whose sign that of the code changes. The bits are those of the other kernel.
+// bytePacker is implemented by packers that look bytes up in a table of 128 entries: the values
+// of codes without sign times a scale, rounded to bfloat16. The sign of the code is applied to
+// the entry. The bits are those of the other kernel.
 type bytePacker interface {
-	// packBytes packs whole blocks of rows that begin stride bytes apart and share a scale. values are those of codes without sign.
+	// packBytes packs whole blocks of rows that begin stride bytes apart and share a scale.
+	// values holds the values of codes without sign.
 	packBytes(dst []uint32, codes []byte, stride int, values *[128]float32, scale float32, rows, blocks int)
 }
 
@@ -21,8 +23,9 @@ var e4m3Magnitudes = func() (v [128]float32) {
 	return v
 }()
 
-// packRuns packs whole blocks of an FP8 matrix, run by run: the blocks and rows that share a scale, and no more blocks than the
-// first-level cache holds of all rows.
+// packRuns packs whole blocks of an FP8 matrix, one run after another. A run is the blocks and
+// rows that share a scale, limited to the number of blocks of all rows that fit the first-level
+// cache.
 func (s *Kernels) packRuns(k bytePacker, dst []uint32, p *quant.Packed, row, step, col, rows, blocks int) {
 	chunks := mat.CeilDiv(p.Width, p.Columns)
 	for b := 0; b < blocks; {

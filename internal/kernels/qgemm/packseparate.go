@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// packsInt8 reports whether packInt8 takes p: blocks of 32 columns have one scale.
+// packsInt8 reports whether packInt8 supports p: the columns of each block of 32 share a scale.
 func packsInt8(p *quant.Packed) bool {
 	return (p.Packing == quant.Int8 || p.Packing == quant.BnbInt8) && (p.Columns%gemm.BlockK == 0 || p.Columns >= p.Width)
 }
@@ -20,7 +20,7 @@ func (s *Kernels) packInt8(dst []uint32, p *quant.Packed, row, step, col, rows, 
 		first := col + b*gemm.BlockK
 		n, each := min(packBlocks, blocks-b), 1
 		if rest := mat.CeilDiv((first/p.Columns+1)*p.Columns-first, gemm.BlockK); rest >= n || p.Columns >= p.Width {
-			each = 0 // one scale for all of a row
+			each = 0 // one scale for the whole row
 		}
 		for i := range rows {
 			at := (row + i*step) / p.Rows * chunks
@@ -39,12 +39,13 @@ func (s *Kernels) packInt8(dst []uint32, p *quant.Packed, row, step, col, rows, 
 	}
 }
 
-// packsNVFP4 reports whether packNVFP4 takes p.
+// packsNVFP4 reports whether packNVFP4 supports p.
 func packsNVFP4(p *quant.Packed) bool {
 	return (p.Packing == quant.NVFP4 || p.Packing == quant.NVFP4Times) && p.Columns == nvfp4Columns && p.Rows == 1 && p.Width%gemm.BlockK == 0
 }
 
-// The columns that share a scale of NVFP4, and the most blocks that a call of its kernel packs.
+// The number of columns that share a scale of NVFP4, and the largest number of blocks that a call
+// of its kernel packs.
 const (
 	nvfp4Columns = 16
 	nvfp4Blocks  = 8

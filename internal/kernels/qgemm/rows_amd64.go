@@ -10,13 +10,14 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// A rowsKernel multiplies rows of w, ws bytes apart, by a token x, and stores the sums in y, ys bytes apart. table has
-// the points of the packing, or the float32 values of all float16 if the packing has no points.
+// A rowsKernel multiplies rows of w, ws bytes apart, by a token x, and stores the sums in y, ys
+// bytes apart. table holds the points of the packing, or the float32 values of all float16 if the
+// packing has no points.
 type rowsKernel func(w unsafe.Pointer, ws int64, x, y unsafe.Pointer, ys, blocks int64, table unsafe.Pointer)
 
-// simdRows has kernels that multiply one row and kernels that multiply a group of rows at once.
+// simdRows holds kernels that multiply one row and kernels that multiply a group of rows at once.
 type simdRows struct {
-	rows  int // of a group; pointRows for packings with points
+	rows  int // rows in a group; pointRows for packings with points
 	one   *[quant.Packings]rowsKernel
 	group *[quant.Packings]rowsKernel
 }
@@ -85,7 +86,7 @@ func (a *simdRows) mulRows(p quant.Packing, y []float32, w []byte, stride, block
 	}
 }
 
-// pointRows is how many rows the kernels of packings with points take at once.
+// pointRows is the number of rows that the kernels of packings with points compute at once.
 const pointRows = 2
 
 //go:noinline

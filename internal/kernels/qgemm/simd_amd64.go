@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/vector"
 )
 
-// simd is a variant in assembly.
+// simd is a variant implemented in assembly.
 type simd struct{ wide bool } // wide: AVX-512
 
 func summerOf(v isa.Variant) summer {
@@ -38,10 +38,10 @@ func integersOf(v isa.Variant) integers {
 	return nil
 }
 
-// bf16 is AVX-512 BF16.
+// bf16 is the AVX-512 BF16 variant.
 type bf16 struct{}
 
-// vbmi is AVX-512 BF16 and VBMI.
+// vbmi is the variant with AVX-512 BF16 and VBMI.
 type vbmi struct{ bf16 }
 
 func packerOf(v isa.Variant) packer {

@@ -7,33 +7,32 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Blocks of Q8 and Q4 are those of GGUF files.
+// The blocks of Q8 and Q4 are those of GGUF files.
 const (
-	// BlockColumns is the number of columns of a block of Q8 and Q4.
+	// BlockColumns is the number of columns in a block of Q8 and Q4.
 	BlockColumns = 32
-	// Q8Bytes and Q4Bytes are the sizes of one.
+	// Q8Bytes and Q4Bytes are the sizes of their blocks.
 	Q8Bytes = 2 + 32
 	Q4Bytes = 2 + 16
 )
 
-// maxBlockColumns is the number of columns of the largest block.
+// maxBlockColumns is the number of columns in the largest block.
 const maxBlockColumns = 256
 
-// blocker is what a variant implements for the packings in blocks. Bounds have been
-// checked, and the numbers of columns are multiples of 32.
+// blocker is implemented by each variant for packings in blocks. The caller has checked bounds,
+// and numbers of columns are multiples of 32.
 type blocker interface {
 	unpackBlocks(p Packing, dst []float32, blocks []byte)
-	// packBlocks is the same in all variants, bit for bit.
+	// packBlocks has the same bits in all variants.
 	packBlocks(p Packing, dst []byte, x []float32)
-	// dots reports whether the variant has dotBlocks, which sets y[i] to the product of x with the row of
-	// blocks at byte i·stride.
+	// dots reports whether the variant has dotBlocks, which sets y[i] to the dot product of x and
+	// the row of blocks at byte i·stride.
 	dots() bool
 	dotBlocks(p Packing, y []float32, blocks []byte, stride int, x []float32)
 }
 
-// PackBlocks stores x, whole blocks of it, at dst as p, which is Q8 or Q4. All variants
-// store the same bits. It reports false where a value is not finite or a scale would not
-// be.
+// PackBlocks quantises x, whole blocks of it, to p, which is Q8 or Q4, and stores it at dst. All
+// variants store the same bits. It returns false if a value is not finite or a scale overflows.
 func (s *Kernels) PackBlocks(p Packing, dst []byte, x []float32) bool {
 	n, size := len(x)/BlockColumns, p.BlockBytes()
 	dst = dst[:n*size]
@@ -42,15 +41,15 @@ func (s *Kernels) PackBlocks(p Packing, dst []byte, x []float32) bool {
 	}
 	s.ops.packBlocks(p, dst, x[:n*BlockColumns])
 	for i := 0; i < len(dst); i += size {
-		if dst[i+1]&0x7c == 0x7c { // a scale that is infinite or no number
+		if dst[i+1]&0x7c == 0x7c { // the scale is infinite or a NaN
 			return false
 		}
 	}
 	return true
 }
 
-// unpackRow unpacks columns of a row from col on. A block of which only a part is wanted is widened in
-// part first.
+// unpackRow dequantises columns of a row from col on. If only a part of a block is wanted, the
+// block is widened into part first.
 func (p *Packed) unpackRow(ops ops, dst []float32, row, col int, part []float32) {
 	size, columns, stride := p.Packing.BlockBytes(), p.Packing.BlockColumns(), p.RowBytes()
 	blocks := p.Codes[row*stride:][:stride][col/columns*size:]
@@ -92,7 +91,7 @@ func (goOps) packBlocks(p Packing, dst []byte, x []float32) {
 
 const notANumber = 0x7e00 // as float16
 
-// largest is the largest magnitude, NaN where one is NaN.
+// largest returns the largest magnitude, or NaN if an element is NaN.
 func largest(x *[BlockColumns]float32) float32 {
 	top := uint32(0)
 	for _, v := range x {
@@ -103,8 +102,8 @@ func largest(x *[BlockColumns]float32) float32 {
 
 func finite(v float32) bool { return math.Float32bits(v)&0x7f800000 != 0x7f800000 }
 
-// packQ8 makes the largest magnitude 127; codes are the nearest for the scale as it is
-// stored.
+// packQ8 quantises the largest magnitude to 127. Codes are rounded to the nearest for the scale
+// as stored.
 func packQ8(dst []byte, x *[BlockColumns]float32) {
 	h := uint16(notANumber)
 	if top := largest(x); finite(top) {
@@ -118,7 +117,7 @@ func packQ8(dst []byte, x *[BlockColumns]float32) {
 	}
 }
 
-// inverseScale is 0 where there is no inverse.
+// inverseScale returns the inverse of a float16 scale, or 0 if there is none.
 func inverseScale(h uint16) float32 {
 	if d := mat.FromFloat16(h); d != 0 && finite(d) {
 		return 1 / d
@@ -126,11 +125,11 @@ func inverseScale(h uint16) float32 {
 	return 0
 }
 
-// packQ4 chooses the scale by least squares. For some codes q the best scale is
-// Σxq ÷ Σq², which leaves Σx² - (Σxq)² ÷ Σq² of error. Codes are rounded for scales that
-// give the value of largest magnitude, whose sign is the scale's with the eight codes below
-// zero, from 6.75 to 8.75 steps: what is beyond is clipped. The best scale of the best of
-// these is refined once with its own codes.
+// packQ4 chooses the scale by least squares. For given codes q the best scale is Σxq ÷ Σq², which
+// leaves an error of Σx² - (Σxq)² ÷ Σq². Codes are rounded for several scales, which put the
+// value of largest magnitude at 6.75 to 8.75 steps. That value is on the side with eight codes
+// below zero, and larger results are clipped. The best scale for the best of these codes is
+// refined once with its own codes.
 func packQ4(dst []byte, x *[BlockColumns]float32) {
 	h := uint16(notANumber)
 	if m := largest(x); finite(m) {
@@ -170,7 +169,7 @@ func scaleQ4(x *[BlockColumns]float32, m float32) uint16 {
 	return h
 }
 
-// codeQ4 is the code of v, less 8.
+// codeQ4 returns the code of v, less 8.
 func codeQ4(v, by float32) float32 {
 	q := float32(math.RoundToEven(float64(float32(v * by))))
 	if !(q < 7) {
@@ -182,13 +181,13 @@ func codeQ4(v, by float32) float32 {
 	return q
 }
 
-// sumsQ4 are Σxq and Σq², in 16 lanes that are added in halves.
+// sumsQ4 returns Σxq and Σq², summed in 16 lanes that are added in halves.
 func sumsQ4(x *[BlockColumns]float32, by float32) (xq, qq float32) {
 	var lanes [16]float32
 	for i := range lanes {
 		p, q := codeQ4(x[i], by), codeQ4(x[i+16], by)
 		lanes[i] = float32(x[i]*p) + float32(x[i+16]*q)
-		qq += p*p + q*q // small integers: exact
+		qq += p*p + q*q // exact: small integers
 	}
 	for half := 8; half > 0; half /= 2 {
 		for i := range half {

@@ -11,10 +11,11 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// dotRows is how many rows one call of a kernel takes.
+// dotRows is the number of rows per call of a kernel.
 const dotRows = 4
 
-// Halves returns the values of all float16, of which a model's scales need few. Any number of goroutines may call it.
+// Halves returns the values of all float16, of which a model's scales use few. It is safe for
+// concurrent use.
 func Halves() []float32 { return halves() }
 
 var halves = sync.OnceValue(func() []float32 {
@@ -25,7 +26,7 @@ var halves = sync.OnceValue(func() []float32 {
 	return v
 })
 
-// unpackGGML are the kernels that unpack the other blocks of GGUF files.
+// unpackGGML holds the kernels that dequantise the other blocks of GGUF files.
 var unpackGGML = [Packings]func(dst, src unsafe.Pointer, blocks int64, points unsafe.Pointer){
 	Q41: avx2UnpackQ41, Q50: avx2UnpackQ50, Q51: avx2UnpackQ51, Q2K: avx2UnpackQ2K, Q3K: avx2UnpackQ3K, Q4K: avx2UnpackQ4K,
 	Q5K: avx2UnpackQ5K, Q6K: avx2UnpackQ6K, IQ4NL: avx2UnpackIQ4NL, IQ4XS: avx2UnpackIQ4XS,
@@ -67,7 +68,7 @@ func (a *simd) packBlocks(p Packing, dst []byte, x []float32) {
 	}
 }
 
-// packQ4Wide has a kernel for groups of blocks.
+// packQ4Wide packs blocks in groups, for which there is a kernel.
 func packQ4Wide(dst []byte, x []float32) {
 	const group, size = 16, 4 * 16 * BlockColumns
 	n := len(x) / BlockColumns

@@ -8,19 +8,20 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// A dotKind is how kernels widen the codes of rows whose scales are apart.
+// A dotKind is the way in which kernels widen the codes of rows whose scales are stored
+// separately.
 type dotKind uint8
 
 const (
-	tableCodes  dotKind = iota // a number of a table of 16, less the zero and times the scale of its group
-	byteScales                 // a number of a table of 16, times the scale that a byte names for 16 or 32 columns
-	signedCodes                // a signed byte, less the zero and times the scale of its group
-	scaledTwice                // a signed byte, times the scale of its group and then another
+	tableCodes  dotKind = iota // entry of a table of 16, minus the zero, times the scale of its group
+	byteScales                 // entry of a table of 16, times the scale of 16 or 32 columns, which a byte encodes
+	signedCodes                // signed byte, minus the zero, times the scale of its group
+	scaledTwice                // signed byte, times the scale of its group and then another scale
 	dotKinds
 	noDots = dotKinds
 )
 
-// dotKind returns how the codes of p are widened.
+// dotKind returns the way in which kernels widen the codes of p.
 func (p Packing) dotKind() dotKind {
 	switch p {
 	case Int4Packed, NF4, FP4:
@@ -36,20 +37,22 @@ func (p Packing) dotKind() dotKind {
 }
 
 const (
-	// dotStep is what columns come in.
+	// dotStep divides the number of columns.
 	dotStep = 32
-	// dotPiece is how many columns of several tokens are multiplied by all rows before the next, so that those of the tokens stay
-	// in the first-level cache.
+	// dotPiece is the number of columns of several tokens that are multiplied by all rows before
+	// the next ones, so that the tokens' columns stay in the first-level cache.
 	dotPiece = 512
-	// dotTokens is the largest number of tokens that kernels take at once, and dotLanes that of lanes.
+	// dotTokens and dotLanes are the largest numbers of tokens and of lanes that kernels compute
+	// at once.
 	dotTokens, dotLanes = 8, 16
-	// dotSecond is where the kernels' table has, behind 16 values and the scales of all bytes, the distance in bytes between the
-	// scales of both halves of 32 columns, in 64 bits. Behind it is room for a shape.
+	// dotSecond is the place in the kernels' table of the distance in bytes, in 64 bits, between
+	// the scales of both halves of 32 columns. Before it are 16 values and the scales of all
+	// bytes, and after it is room for a shape.
 	dotSecond = 16 + 256
 	dotTable  = dotSecond + 2 + 24
 )
 
-// TakesDots reports whether the variant has [Kernels.DotRows] for w, a view of rows.
+// TakesDots reports whether the variant implements [Kernels.DotRows] for w, a view of rows.
 func (s *Kernels) TakesDots(w *View) bool {
 	p := w.Packed
 	kind, whole := p.Packing.dotKind(), p.Columns%dotStep == 0 && w.Col%p.Columns == 0
@@ -58,13 +61,14 @@ func (s *Kernels) TakesDots(w *View) bool {
 		return false
 	case kind == byteScales:
 		return p.Rows == 1 && (p.Columns == 16 || p.Columns == 32)
-	case tables[p.Packing].high: // groups go on where a row ends
+	case tables[p.Packing].high: // groups continue across the end of a row
 		return whole && p.Width%p.Columns == 0
 	}
 	return (whole || p.Columns >= p.Width) && (p.Index == nil || p.Packing != Int4Packed)
 }
 
-// dotGroups is how many scales and zeros of a row are widened before it is multiplied.
+// dotGroups returns the number of scales and zeros of a row that are widened before it is
+// multiplied.
 func (w *View) dotGroups() int {
 	if w.Packing.dotKind() == byteScales {
 		return 0
@@ -77,20 +81,21 @@ func DotScratch(w *View, tokens int) int {
 	return dotTable + w.Rows*(2*w.dotGroups()+min(tokens, dotTokens)*dotLanes)
 }
 
-// dotShape is what kernels of dot products have beside operands. Distances are in bytes.
+// dotShape holds the arguments of dot-product kernels besides operands. Distances are in bytes.
 type dotShape struct {
-	codes, scales int // from a row to the next
-	x             int // from a token to the next
-	columns       int // that share a scale, a multiple of dotStep
+	codes, scales int // from one row to the next
+	x             int // from one token to the next
+	columns       int // the number that share a scale, a multiple of dotStep
 	n             int // columns, a multiple of dotStep
 	rows          int
 	zeros         int // from a group's scale to its zero
-	high          int // 4 where even columns are in the high half of a byte
+	high          int // 4 if even columns are in the high half of a byte
 	round         mat.Format
 }
 
-// DotRows sets y[t][r] to the product of token t with row r of w, for which [Kernels.TakesDots] is true. It has the bits of
-// [Kernels.Unpack] and gemv's Mul. Codes are widened in registers.
+// DotRows sets y[t][r] to the dot product of token t and row r of w. [Kernels.TakesDots] must be
+// true for w. It has the bits of [Kernels.Unpack] followed by gemv's Mul. It widens codes in
+// registers.
 func (s *Kernels) DotRows(y mat.Floats, w *View, x mat.Floats, tokens int, scratch []float32) {
 	if w.Rows <= 0 || tokens <= 0 {
 		return
@@ -104,7 +109,7 @@ func (s *Kernels) DotRows(y mat.Floats, w *View, x mat.Floats, tokens int, scrat
 	shape := dotShape{codes: w.Step * p.RowBytes(), scales: 4 * groups, x: 4 * x.Stride, columns: p.Columns, rows: w.Rows, zeros: 2 * len(scales), round: mat.Float32}
 	bytes := []byte(nil)
 	if kind == byteScales {
-		shape.columns = w.Cols // kernels look at the bytes
+		shape.columns = w.Cols // kernels read the bytes
 		shape.scales = w.Step * mat.CeilDiv(p.Width, p.Columns)
 		bytes = p.Scales[w.Row*p.Width/p.Columns:][:(w.Rows-1)*shape.scales+mat.CeilDiv(p.Width, p.Columns)]
 	} else {
@@ -123,7 +128,7 @@ func (s *Kernels) DotRows(y mat.Floats, w *View, x mat.Floats, tokens int, scrat
 		clear(own)
 		for k := 0; k < w.Cols; k += shape.n {
 			shape.n = min(piece, w.Cols-k)
-			if piece < p.Columns { // a piece has one group
+			if piece < p.Columns { // a piece is in one group
 				shape.n = min(shape.n, p.Columns-k%p.Columns)
 			}
 			from, of := scales, bytes
@@ -138,7 +143,8 @@ func (s *Kernels) DotRows(y mat.Floats, w *View, x mat.Floats, tokens int, scrat
 	}
 }
 
-// dotCodes returns the codes of all rows from column k of w on to the last of n columns of the last row.
+// dotCodes returns the codes of all rows from column k of w on, up to the last of n columns of
+// the last row.
 func (w *View) dotCodes(k, n int) []byte {
 	at, last := w.Row*w.Width+w.Col+k, (w.Rows-1)*w.Step*w.Width+n
 	if w.RowBytes() < w.Width {
@@ -147,7 +153,8 @@ func (w *View) dotCodes(k, n int) []byte {
 	return w.Codes[at:][:last]
 }
 
-// setDotTable sets the table of kernels: values of codes, or the second scale, and scales of bytes.
+// setDotTable fills the kernels' table: values of codes, or the second scale, and scales of
+// bytes.
 func (p *Packed) setDotTable(table []float32) {
 	values, scales := table[:16], table[16:][:256]
 	switch p.Packing {
@@ -185,8 +192,8 @@ func (p *Packed) setDotTable(table []float32) {
 	table[dotSecond], table[dotSecond+1] = math.Float32frombits(second), 0
 }
 
-// dotScales sets the scales and the zeros of so many groups of each row of w. Zeros that the table has are 0. numbers is room for
-// 256 of scales that have scales.
+// dotScales sets the scales and the zeros of the given number of groups of each row of w. Zeros
+// that the table already includes are set to 0. numbers is room for 256 scales of scales.
 func (s *Kernels) dotScales(scales, zeros, numbers []float32, w *View, groups int) {
 	p, size, all := w.Packed, w.ScaleFormat.Size(), mat.CeilDiv(w.Width, w.Columns)
 	clear(zeros)
@@ -194,7 +201,7 @@ func (s *Kernels) dotScales(scales, zeros, numbers []float32, w *View, groups in
 		s.vector.Widen(numbers, p.Index[:4*len(numbers)], mat.Float32)
 	}
 	first := p.firstGroup(w.Row, w.Col)
-	if together := p.Rows == 1 && w.Step == 1 && groups == all; together && p.Zeros == nil { // scales of rows follow one another
+	if together := p.Rows == 1 && w.Step == 1 && groups == all; together && p.Zeros == nil { // the scales of rows are contiguous
 		s.vector.Widen(scales, p.Scales[first*size:][:w.Rows*groups*size], p.ScaleFormat)
 		return
 	}
@@ -227,10 +234,10 @@ func (p *Packed) firstGroup(row, col int) int {
 	return g.first + g.at/p.Columns
 }
 
-// nested reports whether scales are bytes that have scales.
+// nested reports whether scales are bytes that have scales themselves.
 func (p *Packed) nested() bool { return tables[p.Packing].high && p.Zeros != nil }
 
-// widenNested is scaleOfScales of groups from first on. numbers are those of the table Index.
+// widenNested is scaleOfScales for groups from first on. numbers is the table Index, decoded.
 func (p *Packed) widenNested(to, numbers []float32, first int) {
 	table := (*[256]float32)(numbers)
 	for len(to) > 0 {

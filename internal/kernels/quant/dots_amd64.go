@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// kernelShape is dotShape as the kernels read it, with room for what they keep.
+// kernelShape is dotShape in the layout of the kernels, with room for what they store.
 type kernelShape struct {
 	codes, scales, x, columns, n, rows, zeros, high, round int64
 	room                                                   [3]int64
@@ -17,13 +17,13 @@ type kernelShape struct {
 
 type dotKernel func(sums, codes, x, scales, table, shape unsafe.Pointer)
 
-// A dotTile takes so many rows and tokens at a time.
+// A dotTile is a kernel for a number of rows and tokens.
 type dotTile struct {
 	rows, tokens int
 	kernels      [dotKinds]dotKernel
 }
 
-// The tiles in falling order of tokens. The last takes one row.
+// The tiles in descending order of tokens. The last one computes one row.
 var (
 	dotsAVX512 = []dotTile{
 		{2, 8, [dotKinds]dotKernel{avx512DotsTable2x8, avx512DotsBytes2x8, avx512DotsInt82x8, avx512DotsScaled2x8}},
@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// dotTiles are the tiles and the lanes of a's sums.
+// dotTiles returns the tiles and the number of lanes of a's sums.
 func (a *simd) dotTiles() (tiles []dotTile, lanes int) {
 	if a.wide {
 		return dotsAVX512, 16
@@ -59,14 +59,14 @@ func (a *simd) dotTile(tokens int) *dotTile {
 
 func (a *simd) dotTokens(tokens int) int { return a.dotTile(tokens).tokens }
 
-// dotRounds are the kernels' numbers of formats that values are rounded to.
+// dotRounds maps formats that values are rounded to, to the kernels' numbers for them.
 var dotRounds = [mat.Formats]int64{mat.BFloat16: 1, mat.Float16: 2}
 
 func (a *simd) dotCodes(kind dotKind, sums []float32, codes []byte, x, scales []float32, bytes []byte, table []float32, s dotShape, tokens int) {
 	tile := a.dotTile(tokens)
 	tiles, lanes := a.dotTiles()
 	whole := s.rows - s.rows%tile.rows
-	shape := (*kernelShape)(unsafe.Pointer(&table[dotSecond+2])) // through tables of functions one on the stack would escape
+	shape := (*kernelShape)(unsafe.Pointer(&table[dotSecond+2])) // one on the stack would escape through the tables of functions
 	*shape = kernelShape{int64(s.codes), int64(s.scales), int64(s.x), int64(s.columns), int64(s.n), int64(whole), int64(s.zeros), int64(s.high), dotRounds[s.round], [3]int64{}}
 	w, in, by, of, to := asm.Bytes(codes), asm.Floats(x), asm.Floats(scales), asm.Floats(table), asm.Floats(sums)
 	if kind == byteScales {

@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// nf4 and fp4 are bitsandbytes' tables.
+// nf4 and fp4 are the tables of bitsandbytes.
 var (
 	nf4 = [16]float32{
 		-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
@@ -42,14 +42,15 @@ func (p *Packed) round(v float32) float32 {
 	return v
 }
 
-// A State is what bitsandbytes says of a matrix of NF4 or FP4 in JSON.
+// A State is the part of bitsandbytes' JSON state of an NF4 or FP4 matrix that dequantising
+// needs.
 type State struct {
-	Elements int        // that share a scale
-	DType    mat.Format // of the values
-	Offset   float32    // of nested scales
+	Elements int        // number that share a scale
+	DType    mat.Format // dtype of the values
+	Offset   float32    // added to nested scales
 }
 
-// ReadState reads the fields that unpacking needs. It allocates nothing unless it fails.
+// ReadState decodes the fields of a State. It does not allocate unless it fails.
 func ReadState(data []byte) (s State, err error) {
 	size, ok := fieldOf(data, `"blocksize"`)
 	if s.Elements, err = strconv.Atoi(size); !ok || err != nil || s.Elements < 1 {
@@ -78,8 +79,8 @@ func ReadState(data []byte) (s State, err error) {
 	return s, nil
 }
 
-// fieldOf returns the number or the text of a field of the JSON object data; name has its quotes. The text shares data's
-// memory.
+// fieldOf returns the number or the text of a field of the JSON object data. name includes its
+// quotes. The result shares data's memory.
 func fieldOf(data []byte, name string) (value string, ok bool) {
 	i := jsonscan.Space(data, 0)
 	if i == len(data) || data[i] != '{' {
@@ -95,7 +96,7 @@ func fieldOf(data []byte, name string) (value string, ok bool) {
 		after, kind := jsonscan.ValueEnd(data, at)
 		next := jsonscan.Space(data, after)
 		if kind != jsonscan.None || after == at || next == len(data) || data[next] != ',' && data[next] != '}' {
-			return "", false // also where the object breaks off
+			return "", false // also if the object is truncated
 		}
 		if string(data[i:end]) == name {
 			text := bytes.Trim(data[at:after], `"`)

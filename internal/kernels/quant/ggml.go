@@ -7,13 +7,14 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// The blocks of GGUF files that hold a code of a few bits for each column. Each function widens one block;
-// every product and every sum is rounded to float32, in ggml's order.
+// The blocks of GGUF files that store a code of a few bits for each column. Each function
+// dequantises one block. Every product and every sum is rounded to float32, in the order of ggml.
+// The comments give the layout of a block.
 
 // half reads a float16.
 func half(b []byte) float32 { return mat.FromFloat16(binary.LittleEndian.Uint16(b)) }
 
-// unpackQ41: scale, least value, 16 bytes of two codes.
+// unpackQ41: the scale, the minimum, and 16 bytes of two codes each.
 func unpackQ41(dst []float32, block []byte) {
 	d, m := half(block), half(block[2:])
 	for i, code := range block[4:20] {
@@ -22,7 +23,8 @@ func unpackQ41(dst []float32, block []byte) {
 	}
 }
 
-// unpackQ50: scale, the fifth bits of 32 codes, 16 bytes of their low four bits.
+// unpackQ50: the scale, the fifth bits of 32 codes, and 16 bytes with the low four bits of two
+// codes each.
 func unpackQ50(dst []float32, block []byte) {
 	d, high := half(block), binary.LittleEndian.Uint32(block[2:])
 	for i, code := range block[6:22] {
@@ -31,7 +33,7 @@ func unpackQ50(dst []float32, block []byte) {
 	}
 }
 
-// unpackQ51 is unpackQ50 with a least value behind the scale.
+// unpackQ51 is unpackQ50 with a minimum after the scale.
 func unpackQ51(dst []float32, block []byte) {
 	d, m, high := half(block), half(block[2:]), binary.LittleEndian.Uint32(block[4:])
 	for i, code := range block[8:24] {
@@ -40,8 +42,8 @@ func unpackQ51(dst []float32, block []byte) {
 	}
 }
 
-// unpackQ2K: for 16 columns each a byte of scale and least value, 64 bytes of four codes, the scales of
-// scales and of least values.
+// unpackQ2K: a byte with scale and minimum for every 16 columns, 64 bytes of four codes each, and
+// the scales of the scales and of the minima.
 func unpackQ2K(dst []float32, block []byte) {
 	scales, codes, d, dmin := block[:16], block[16:80], half(block[80:]), half(block[82:])
 	for g, s := range scales {
@@ -53,8 +55,8 @@ func unpackQ2K(dst []float32, block []byte) {
 	}
 }
 
-// unpackQ3K: the third bits of 256 codes, inverted, 64 bytes of their low two bits, 16 scales of six
-// bits and their scale.
+// unpackQ3K: the third bits of 256 codes, inverted, 64 bytes with the low two bits of four codes
+// each, 16 six-bit scales and their scale.
 func unpackQ3K(dst []float32, block []byte) {
 	high, codes, scales, d := block[:32], block[32:96], block[96:108], half(block[108:])
 	for g := range 16 {
@@ -72,7 +74,7 @@ func unpackQ3K(dst []float32, block []byte) {
 	}
 }
 
-// scaleMin returns scale and least value g of the eight in 12 bytes of six bits each.
+// scaleMin returns scale and minimum g of the eight that are packed in 12 bytes of six bits each.
 func scaleMin(packed []byte, g int) (scale, least float32) {
 	if g < 4 {
 		return float32(packed[g] & 63), float32(packed[g+4] & 63)
@@ -80,7 +82,8 @@ func scaleMin(packed []byte, g int) (scale, least float32) {
 	return float32(packed[g+4]&15 | packed[g-4]>>6<<4), float32(packed[g+4]>>4 | packed[g]>>6<<4)
 }
 
-// unpackQ4K: the scales of scales and of least values, eight of both, 128 bytes of two codes.
+// unpackQ4K: the scales of the scales and of the minima, eight scales and minima, and 128 bytes
+// of two codes each.
 func unpackQ4K(dst []float32, block []byte) {
 	d, dmin, packed, codes := half(block), half(block[2:]), block[4:16], block[16:144]
 	for g := range 8 {
@@ -106,13 +109,13 @@ func unpackQ5K(dst []float32, block []byte) {
 	}
 }
 
-// unpackQ6K: 128 bytes of the low four bits of two codes, 64 of the high two bits of four, 16 signed
-// scales and their scale.
+// unpackQ6K: 128 bytes with the low four bits of two codes each, 64 bytes with the high two bits
+// of four codes each, 16 signed scales and their scale.
 func unpackQ6K(dst []float32, block []byte) {
 	low, high, scales, d := block[:128], block[128:192], block[192:208], half(block[208:])
 	for g, s := range scales {
 		scale := d * float32(int8(s))
-		// Groups of 32 columns: four share 64 bytes of low bits and 32 of high ones.
+		// Groups of 32 columns: four groups share 64 bytes of low bits and 32 bytes of high bits.
 		part, in := g/2, g%2*16
 		from, shift := low[part/4*64+part%2*32+in:], part%4/2*4
 		top, topShift := high[part/4*32+in:], part%4*2
@@ -123,10 +126,10 @@ func unpackQ6K(dst []float32, block []byte) {
 	}
 }
 
-// nonLinear are the values of the codes of IQ4_NL and IQ4_XS.
+// nonLinear holds the values of the codes of IQ4_NL and IQ4_XS.
 var nonLinear = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
-// unpackIQ4NL: scale, 16 bytes of two codes.
+// unpackIQ4NL: the scale, and 16 bytes of two codes each.
 func unpackIQ4NL(dst []float32, block []byte) {
 	d := half(block)
 	for i, code := range block[2:18] {
@@ -135,7 +138,8 @@ func unpackIQ4NL(dst []float32, block []byte) {
 	}
 }
 
-// unpackIQ4XS: scale, the high and the low bits of eight scales of six bits, 128 bytes of two codes.
+// unpackIQ4XS: the scale of the scales, the high and the low bits of eight six-bit scales, and
+// 128 bytes of two codes each.
 func unpackIQ4XS(dst []float32, block []byte) {
 	d, high, low := half(block), binary.LittleEndian.Uint16(block[2:]), block[4:8]
 	for g := range 8 {
@@ -148,11 +152,11 @@ func unpackIQ4XS(dst []float32, block []byte) {
 	}
 }
 
-// doubledE2M1 are the values of MXFP4's codes, doubled: integers, of which 0 has no sign.
+// doubledE2M1 holds the values of MXFP4's codes, doubled. They are integers, and 0 has no sign.
 var doubledE2M1 = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
-// unpackMXFP4Block: an exponent, 16 bytes of two codes. The values are doubled and the scale is halved, as in
-// ggml: it is exact in both.
+// unpackMXFP4Block: an exponent, and 16 bytes of two codes each. As in ggml, values are doubled
+// and the scale is halved, which is exact.
 func unpackMXFP4Block(dst []float32, block []byte) {
 	bits := uint32(0x00200000) << block[0]
 	if block[0] >= 2 {

@@ -7,17 +7,18 @@ import (
 	"sync"
 )
 
-// The blocks of GGUF files whose codes are numbers of points: a point has the magnitudes of 8 columns, or of 4
-// for IQ3, and the signs are bits of their own.
+// The blocks of GGUF files whose codes are indices of points. A point has the magnitudes of 8
+// columns, or of 4 for IQ3, and the signs are stored separately. The comments give the layout of
+// a block.
 
-// The values of points, by the numbers that the tables have.
+// The values that points are made of, in the order of the tables' indices.
 var (
 	valuesIQ2   = []float32{0x08, 0x19, 0x2b}
 	valuesIQ3XX = []float32{0x04, 0x0c, 0x14, 0x1c, 0x24, 0x2c, 0x34, 0x3e}
 	valuesIQ3S  = []float32{1, 3, 5, 7, 9, 11, 13, 15}
 )
 
-// The points, one after another.
+// The tables of points.
 var (
 	pointsIQ2XXS = points(gridIQ2XXS, 2, valuesIQ2)
 	pointsIQ2XS  = points(gridIQ2XS, 2, valuesIQ2)
@@ -26,14 +27,14 @@ var (
 	pointsIQ3S   = points(gridIQ3S, 4, valuesIQ3S)
 )
 
-// pointTables are the points for the kernels, a byte for each value.
+// pointTables returns the points for the kernels, one byte for each value.
 var pointTables = [Packings]func() []byte{
 	IQ2XXS: magnitudes(pointsIQ2XXS), IQ2XS: magnitudes(pointsIQ2XS), IQ2S: magnitudes(pointsIQ2S),
 	IQ3XXS: magnitudes(pointsIQ3XXS), IQ3S: magnitudes(pointsIQ3S),
 }
 
-// Points returns the points of a packing whose codes are numbers of points, a byte for each value; nil for others.
-// Any number of goroutines may call it.
+// Points returns the points of a packing whose codes are indices of points, one byte for each
+// value. It returns nil for other packings. It is safe for concurrent use.
 func (p Packing) Points() []byte {
 	if table := pointTables[p]; table != nil {
 		return table()
@@ -41,7 +42,7 @@ func (p Packing) Points() []byte {
 	return nil
 }
 
-// magnitudes are points in bytes, made when they are first used.
+// magnitudes returns a function that converts points to bytes when it is first called.
 func magnitudes(points func() []float32) func() []byte {
 	return sync.OnceValue(func() []byte {
 		table := make([]byte, len(points()))
@@ -52,12 +53,12 @@ func magnitudes(points func() []float32) func() []byte {
 	})
 }
 
-// points decodes a table when it is first used.
+// points returns a function that decodes a table when it is first called.
 func points(table string, width int, values []float32) func() []float32 {
 	return sync.OnceValue(func() []float32 {
 		packed, err := base64.StdEncoding.DecodeString(table)
 		if err != nil {
-			panic(err) // the table is part of the program
+			panic(err) // the table is a constant of the program
 		}
 		list := make([]float32, 0, len(packed)*8/width)
 		for _, b := range packed {
@@ -69,7 +70,7 @@ func points(table string, width int, values []float32) func() []float32 {
 	})
 }
 
-// signed writes point's magnitudes times scale, with the signs in the low bits of signs.
+// signed stores point's magnitudes times scale, with the signs from the low bits of signs.
 func signed(dst, point []float32, scale float32, signs byte) {
 	for i := range dst {
 		v := scale * point[i]
@@ -80,7 +81,7 @@ func signed(dst, point []float32, scale float32, signs byte) {
 	}
 }
 
-// evenSigns completes seven signs by an eighth, so that their number is even.
+// evenSigns adds an eighth sign to seven, so that the number of negative signs is even.
 func evenSigns(code uint32) byte {
 	seven := byte(code & 127)
 	return seven | byte(bits.OnesCount8(seven)&1)<<7
@@ -89,8 +90,8 @@ func evenSigns(code uint32) byte {
 // quarter returns d·(½ + s)·¼.
 func quarter(d float32, s uint32) float32 { return float32(d*(0.5+float32(s))) * 0.25 }
 
-// unpackIQ2XXS: scale; for 32 columns four numbers of points, four times seven signs and a scale of four
-// bits.
+// unpackIQ2XXS: the scale; then for every 32 columns four indices of points, four times seven
+// signs and a four-bit scale.
 func unpackIQ2XXS(dst []float32, block []byte) {
 	grid, d := pointsIQ2XXS(), half(block)
 	for g := range 8 {
@@ -102,8 +103,8 @@ func unpackIQ2XXS(dst []float32, block []byte) {
 	}
 }
 
-// unpackIQ2XS: scale; for 8 columns a point of nine bits and seven signs; a scale of four bits for 16
-// columns.
+// unpackIQ2XS: the scale; a nine-bit point and seven signs for every 8 columns; a four-bit scale
+// for every 16 columns.
 func unpackIQ2XS(dst []float32, block []byte) {
 	grid, d, scales := pointsIQ2XS(), half(block), block[66:74]
 	for i := range 32 {
@@ -113,8 +114,8 @@ func unpackIQ2XS(dst []float32, block []byte) {
 	}
 }
 
-// unpackIQ2S: scale; the low eight bits of points, signs, the high two bits of points, scales as in
-// unpackIQ2XS.
+// unpackIQ2S: the scale; the low eight bits of points, signs, the high two bits of points, and
+// scales as in unpackIQ2XS.
 func unpackIQ2S(dst []float32, block []byte) {
 	grid, d, low, signs, high, scales := pointsIQ2S(), half(block), block[2:34], block[34:66], block[66:74], block[74:82]
 	for i := range 32 {
@@ -124,8 +125,8 @@ func unpackIQ2S(dst []float32, block []byte) {
 	}
 }
 
-// unpackIQ3XXS: scale; a point for 4 columns; for 32 columns four times seven signs and a scale of four
-// bits.
+// unpackIQ3XXS: the scale; a point for every 4 columns; four times seven signs and a four-bit
+// scale for every 32 columns.
 func unpackIQ3XXS(dst []float32, block []byte) {
 	grid, d := pointsIQ3XXS(), half(block)
 	for g := range 8 {
@@ -138,8 +139,8 @@ func unpackIQ3XXS(dst []float32, block []byte) {
 	}
 }
 
-// unpackIQ3S: scale; the low eight bits of points, their ninth bits, signs, a scale of four bits for 32
-// columns.
+// unpackIQ3S: the scale; the low eight bits of points, their ninth bits, signs, and a four-bit
+// scale for every 32 columns.
 func unpackIQ3S(dst []float32, block []byte) {
 	grid, d, low, high, signs, scales := pointsIQ3S(), half(block), block[2:66], block[66:74], block[74:106], block[106:110]
 	for i := range 64 {

@@ -6,16 +6,18 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// The blocks of GGUF files with three values for each column: points of -1, 0 and 1 that are moved by an eighth
-// (IQ1), and codes of -1, 0 and 1 themselves (TQ).
+// The blocks of GGUF files with three values for each column: points of -1, 0 and 1 that are
+// shifted by an eighth (IQ1), and codes for -1, 0 and 1 (TQ). The comments give the layout of a
+// block.
 
-// valuesIQ1 are those of the points of IQ1, and pointsIQ1 the points: 2048 of 8 columns.
+// valuesIQ1 holds the values that the points of IQ1 are made of, and pointsIQ1 the points: 2048
+// of 8 columns.
 var (
 	valuesIQ1 = []float32{-1, 0, 1}
 	pointsIQ1 = points(gridIQ1, 2, valuesIQ1)
 )
 
-// moved writes point's values plus an eighth, or minus an eighth with down, times scale.
+// moved stores point's values plus an eighth, or minus an eighth if down is set, times scale.
 func moved(dst, point []float32, scale float32, down bool) {
 	delta := float32(0.125)
 	if down {
@@ -26,8 +28,8 @@ func moved(dst, point []float32, scale float32, down bool) {
 	}
 }
 
-// unpackIQ1S: scale; the low eight bits of 32 points; for four points their high three bits, a scale of three
-// bits and the direction in which they are moved.
+// unpackIQ1S: the scale; the low eight bits of 32 points; and for every four points their high
+// three bits, a three-bit scale and the direction of their shift.
 func unpackIQ1S(dst []float32, block []byte) {
 	grid, d := pointsIQ1(), half(block)
 	for g := range 8 {
@@ -40,8 +42,9 @@ func unpackIQ1S(dst []float32, block []byte) {
 	}
 }
 
-// unpackIQ1M: the low eight bits of 32 points; their high three bits and directions; four words of four scales of
-// three bits, each for two points, whose high four bits together are the scale of scales.
+// unpackIQ1M: the low eight bits of 32 points; their high three bits and directions; four words
+// of four three-bit scales, each for two points. The high four bits of the words together are the
+// scale of the scales.
 func unpackIQ1M(dst []float32, block []byte) {
 	grid, low, high := pointsIQ1(), block[:32], block[32:48]
 	var words [4]uint16
@@ -58,8 +61,8 @@ func unpackIQ1M(dst []float32, block []byte) {
 	}
 }
 
-// unpackTQ10: five codes in each of 48 bytes, four in each of 4, and a scale. A byte is the fraction of 256 whose
-// digits to the base 3 are the codes plus 1, the first digit first.
+// unpackTQ10: 48 bytes of five codes each, 4 bytes of four codes each, and the scale. A byte is a
+// fraction of 256 whose base-3 digits, first digit first, are the codes plus 1.
 func unpackTQ10(dst []float32, block []byte) {
 	d := half(block[52:])
 	at := 0
@@ -78,7 +81,7 @@ func unpackTQ10(dst []float32, block []byte) {
 	}
 }
 
-// unpackTQ20: 64 bytes of four codes, plus 1, and a scale.
+// unpackTQ20: 64 bytes of four codes each, plus 1, and the scale.
 func unpackTQ20(dst []float32, block []byte) {
 	d := half(block[64:])
 	for g := range 8 {

@@ -6,24 +6,25 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// A matrix of Q8 or Q4 in bands is the same blocks in another order, so that a lane of a
-// vector is a row. A band is 16 rows, fewer at the end of the matrix. For each 32 columns it
-// has the scales of all rows and behind them four bytes of codes of each row in turn until
-// they end. The codes of Q8 are unsigned there: 128 is added. A matrix in bands is as long as
-// in rows.
+// An interleaved matrix of Q8 or Q4 has the same blocks in another order, so that each lane of a
+// vector is a row. It consists of bands of 16 interleaved rows; the last band may have fewer. For
+// every 32 columns a band has the scales of all rows, followed by four bytes of codes of each row
+// in turn until all codes are stored. The codes of Q8 are unsigned there: 128 is added. An
+// interleaved matrix has the same size as one that is stored by rows.
 
-// InterleavedRows is the rows of a band.
+// InterleavedRows is the number of rows in a band.
 const InterleavedRows = 16
 
-// bander is what a variant implements for bands. Bounds have been checked.
+// bander is implemented by each variant for bands. The caller has checked bounds.
 type bander interface {
 	// bands interleaves up to 16 rows of blocks.
 	bands(p Packing, dst, rows []byte, stride, count, blocks int)
-	// unband widens whole blocks of row lane of a band of some rows.
+	// unband dequantises whole blocks of row lane of a band of the given number of rows.
 	unband(p Packing, dst []float32, band []byte, rows, lane int)
 }
 
-// Interleave stores count rows of blocks of p, which begin stride bytes apart, at dst with 16 rows interleaved.
+// Interleave stores count rows of blocks of p, which begin stride bytes apart, at dst in bands of
+// 16 interleaved rows.
 func (s *Kernels) Interleave(p Packing, dst, rows []byte, stride, count, blocks int) {
 	size := blocks * p.BlockBytes()
 	for count > 0 && blocks > 0 {
@@ -36,7 +37,8 @@ func (s *Kernels) Interleave(p Packing, dst, rows []byte, stride, count, blocks 
 	}
 }
 
-// Separate stores the rows of a matrix of p in bands at dst, each a series of blocks: it reverts [Kernels.Interleave].
+// Separate is the inverse of [Kernels.Interleave]: it stores the rows of an interleaved matrix of
+// p at dst, each a series of blocks.
 func Separate(p Packing, dst, bands []byte, count, blocks int) {
 	size := p.BlockBytes()
 	flip := uint32(p.Offset()) * 0x01010101
@@ -58,8 +60,8 @@ func Separate(p Packing, dst, bands []byte, count, blocks int) {
 	}
 }
 
-// Band is where the blocks begin of the band that row is in, from column col on, a multiple
-// of 32, the number of its rows and row's lane.
+// Band describes the band of a row. at is the offset of its blocks from column col on, a multiple
+// of 32; rows is the number of its rows; and lane is the index of row among them.
 func (p *Packed) Band(row, col int) (at, rows, lane int) {
 	first := row / InterleavedRows * InterleavedRows
 	rows = min(InterleavedRows, p.Height-first)
@@ -67,7 +69,7 @@ func (p *Packed) Band(row, col int) (at, rows, lane int) {
 	return (first*p.Width + col*rows) / BlockColumns * size, rows, row - first
 }
 
-// unpackBand unpacks columns of a row from col on.
+// unpackBand dequantises columns of a row from col on.
 func (p *Packed) unpackBand(ops ops, dst []float32, row, col int) {
 	lead := col % BlockColumns
 	at, rows, lane := p.Band(row, col-lead)
@@ -105,7 +107,7 @@ func (goOps) unband(p Packing, dst []float32, band []byte, rows, lane int) {
 	UnpackInterleaved(p, dst, band, rows, lane)
 }
 
-// UnpackInterleaved widens whole blocks of row lane of a band of some rows.
+// UnpackInterleaved dequantises whole blocks of row lane of a band of the given number of rows.
 func UnpackInterleaved(p Packing, dst []float32, band []byte, rows, lane int) {
 	each := rows * p.BlockBytes()
 	for ; len(dst) >= BlockColumns; dst, band = dst[BlockColumns:], band[each:] {

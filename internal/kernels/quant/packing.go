@@ -9,26 +9,27 @@ import (
 // Packing is how a quantised matrix is stored.
 type Packing uint8
 
-// The packings. Rows and columns are those of the matrix as it is stored.
+// The packings. Rows and columns are those of the stored matrix.
 const (
-	// E4M3 has a byte for an element: a float of 4 exponent and 3 mantissa bits without
+	// E4M3 has one byte per element: a float with 4 exponent bits, 3 mantissa bits and no
 	// infinities, times the scale of its block.
 	E4M3 Packing = iota + 1
-	// MXFP4 has blocks of 32 columns in 16 bytes, the even column in the low half: a
-	// float of 2 exponent bits and 1 mantissa bit, times 2^(scale-127).
+	// MXFP4 has blocks of 32 columns in 16 bytes, with the even column in the low half of a byte:
+	// a float with 2 exponent bits and 1 mantissa bit, times 2^(scale-127).
 	MXFP4
-	// Int4Rows has 8 rows in a little-endian word, the first in the lowest bits:
+	// Int4Rows has 8 rows in a little-endian word, with the first in the lowest bits. A value is
 	// (code - zero) · scale of the row's group. Zeros are packed along the columns.
 	Int4Rows
-	// Int4Columns has 8 columns in a word: bits 4i hold column 0, 2, 4, 6, 1, 3, 5, 7. Its zeros are
+	// Int4Columns has 8 columns in a word: bits 4i hold column 0, 2, 4, 6, 1, 3, 5, 7. Zeros are
 	// packed in the same order.
 	Int4Columns
-	// Q8 has blocks of 32 columns: a scale as float16 and 32 signed bytes; code · scale.
+	// Q8 has blocks of 32 columns: a float16 scale and 32 signed bytes. A value is code · scale.
 	Q8
-	// Q4 has blocks of 32 columns: a scale as float16 and 16 bytes. Byte i holds column i in its low half and
-	// column i + 16 in its high half; (code - 8) · scale.
+	// Q4 has blocks of 32 columns: a float16 scale and 16 bytes. Byte i holds column i in its low
+	// half and column i + 16 in its high half. A value is (code - 8) · scale.
 	Q4
-	// The other blocks of GGUF files, by ggml's names; see the functions that unpack them.
+	// The other blocks of GGUF files, with ggml's names. The functions that unpack them document
+	// their layouts.
 	Q41
 	Q50
 	Q51
@@ -49,45 +50,52 @@ const (
 	IQ1M
 	TQ10
 	TQ20
-	// Int8 has a signed byte for an element: (code - zero) · the scale of its block. BnbInt8 multiplies
-	// that by 1/127, and has no zeros.
+	// Int8 has one signed byte per element. A value is (code - zero) · the scale of its block.
+	// BnbInt8 also multiplies by 1/127, and has no zeros.
 	Int8
 	BnbInt8
-	// Int4Packed has 8 columns in a word, the first in the lowest bits: (code - zero) · scale of the column's group.
-	// Zeros are packed along the rows; without them they are 8.
+	// Int4Packed has 8 columns in a word, with the first in the lowest bits. A value is (code -
+	// zero) · scale of the column's group. Zeros are packed along the rows; without them they are
+	// 8.
 	Int4Packed
-	// Int8Rows is Int4Rows with integers of 8 bits, 4 rows in a word.
+	// Int8Rows is Int4Rows with 8-bit integers, 4 rows in a word.
 	Int8Rows
-	// NVFP4 has two floats of 2 exponent bits and 1 mantissa bit in a byte, the even column in the low half,
-	// times the scale of 16 columns, a byte as E4M3 has it, divided by Global. NVFP4Times multiplies by Global.
+	// NVFP4 has two floats with 2 exponent bits and 1 mantissa bit in a byte, with the even
+	// column in the low half. Each is multiplied by the scale of its 16 columns, an E4M3 byte,
+	// and divided by Global. NVFP4Times multiplies by Global instead.
 	NVFP4
 	NVFP4Times
-	// NF4 and FP4 have two codes in a byte for the elements of all rows in one list, the first in the high half: a
-	// number of a table times the scale of Columns elements, rounded to Round. Scales are float32; with
-	// Zeros they are bytes, see scaleOfScales.
+	// NF4 and FP4 have two codes in a byte, the first in the high half, for the elements of all
+	// rows in one list. A value is a table entry times the scale of Columns elements, rounded to
+	// Round. Scales are float32 or, with Zeros, bytes; see scaleOfScales.
 	NF4
 	FP4
-	// E4M3Powers is E4M3 with bytes as scales, 2^(scale-127). E2M1Powers has two floats of 2 exponent bits and 1
-	// mantissa bit in a byte, the even column in the low half, with such a scale for Columns columns.
+	// E4M3Powers is E4M3 with bytes as scales, which stand for 2^(scale-127). E2M1Powers has two
+	// floats with 2 exponent bits and 1 mantissa bit in a byte, with the even column in the low
+	// half, and such a scale for every Columns columns.
 	E4M3Powers
 	E2M1Powers
 	Packings
 )
 
-// A packing is a row of the table: what the kernels know of a packing. A new packing in blocks with their scales
-// inside is a row here with its unpack function. The other fields and kernels in assembly make it faster.
+// A packing describes a Packing to the kernels. A new packing in blocks that contain their scales
+// needs only a row in the table with its unpack function. The other fields and kernels in
+// assembly make it faster.
 type packing struct {
-	format string // the name in meta's table of formats
-	// columns and bytes are the size of a block with its scales inside; 0 for packings with scales in a separate tensor.
+	format string // name in meta's table of formats
+	// columns and bytes are the size of a block that contains its scales. They are 0 for packings
+	// with scales in a separate tensor.
 	columns, bytes int
-	// unpack widens one block. The reference of the assembly, and the kernel where there is none.
+	// unpack dequantises one block. It is the reference for the assembly, and the kernel if there
+	// is no assembly.
 	unpack func(dst []float32, block []byte)
-	// interleaves says that there are kernels for rows of blocks that are interleaved, where offset is added
-	// to the codes, and zero is the code of the value 0.
+	// interleaves reports whether there are kernels for interleaved rows of blocks. There offset
+	// is added to the codes, and zero is the code of the value 0.
 	interleaves  bool
 	offset, zero byte
-	// simd says that the assembly unpacks the blocks, dots that it multiplies them by float32 in place, and rows that it
-	// multiplies them by activations rounded to eight bits, see package qgemm.
+	// simd reports whether the assembly dequantises the blocks, dots whether it multiplies them
+	// by float32 in place, and rows whether it multiplies them by activations rounded to 8 bits;
+	// see package qgemm.
 	simd, dots, rows bool
 }
 
@@ -130,8 +138,8 @@ var packings = []packing{
 	E2M1Powers:  {format: "mxfp4 packed"},
 }
 
-// Named returns the packing of a format by its name in meta's table of formats, such as "fp8" or
-// "q4_0". ok is false for a format that has no kernels.
+// Named returns the packing of a format, by its name in meta's table of formats, such as "fp8" or
+// "q4_0". ok is false if the format has no kernels.
 func Named(format string) (p Packing, ok bool) {
 	for p, row := range packings {
 		if row.format == format && p > 0 {
@@ -144,25 +152,28 @@ func Named(format string) (p Packing, ok bool) {
 // String returns the name of the format.
 func (p Packing) String() string { return packings[p].format }
 
-// BlockBytes is the size of a block that has its scales inside; 0 for packings with scales in a separate tensor.
+// BlockBytes returns the size of a block that contains its scales, or 0 for packings with scales
+// in a separate tensor.
 func (p Packing) BlockBytes() int { return packings[p].bytes }
 
-// BlockColumns is the number of columns of such a block; 0 for packings with scales in a separate tensor.
+// BlockColumns returns the number of columns in such a block, or 0 for packings with scales in a
+// separate tensor.
 func (p Packing) BlockColumns() int { return packings[p].columns }
 
 // Interleaves reports whether rows of p can be interleaved; see [Kernels.Interleave].
 func (p Packing) Interleaves() bool { return packings[p].interleaves }
 
-// HasRows reports whether there are kernels that multiply rows of p by activations rounded to eight bits.
+// HasRows reports whether there are kernels that multiply rows of p by activations rounded to 8
+// bits.
 func (p Packing) HasRows() bool { return packings[p].rows }
 
-// Offset is added to the codes of p where rows are interleaved.
+// Offset returns the number that is added to the codes of p in interleaved rows.
 func (p Packing) Offset() byte { return packings[p].offset }
 
-// Zero is the code of the value 0 where rows are interleaved.
+// Zero returns the code of the value 0 in interleaved rows.
 func (p Packing) Zero() int { return int(packings[p].zero) }
 
-// RowBytes is the size of a row's codes in p, without scales that are apart.
+// RowBytes returns the size of a row's codes in bytes, without scales that are stored separately.
 func (p *Packed) RowBytes() int {
 	switch {
 	case p.Packing.BlockBytes() > 0:
@@ -173,7 +184,7 @@ func (p *Packed) RowBytes() int {
 	return p.Width / 2
 }
 
-// UnpackBlocks widens the whole blocks of p that fit in dst.
+// UnpackBlocks dequantises as many whole blocks of p as fit in dst.
 func UnpackBlocks(p Packing, dst []float32, blocks []byte) {
 	row := &packings[p]
 	for ; len(dst) >= row.columns; dst, blocks = dst[row.columns:], blocks[row.bytes:] {

@@ -1,8 +1,9 @@
-// Package quant has the stored formats of quantised weights: the layout of codes and scales, unpacking to
-// float32, quantising to blocks, and interleaving the rows of blocks.
+// Package quant implements the stored formats of quantised weights: the layout of codes and
+// scales, dequantising to float32, quantising to blocks, and interleaving the rows of blocks.
 //
-// A [Packed] is a matrix as a checkpoint or a side-car stores it. An element is one rounded product of a
-// code and a scale, whatever the range that is unpacked and whatever the variant.
+// A [Packed] is a matrix as stored in a checkpoint or a side-car. An element is one rounded
+// product of a code and a scale. It does not depend on the range that is dequantised or on the
+// variant.
 package quant
 
 import (
@@ -15,27 +16,28 @@ import (
 	"github.com/heftai/heft/internal/kernels/vector"
 )
 
-// Packed is a quantised matrix as it is stored, from its first element on. Its bytes may have any
+// Packed is a quantised matrix as stored, from its first element on. Its bytes may have any
 // alignment.
 type Packed struct {
 	Packing Packing
 	Codes   []byte
-	Width   int // columns
-	// Height is the rows of a matrix of Q8 or Q4 in bands; 0 for rows one after another.
+	Width   int // number of columns
+	// Height is the number of rows of an interleaved matrix of Q8 or Q4, and 0 for a matrix
+	// stored by rows.
 	Height int
-	// Scales are one for each Rows × Columns elements, row by row; exponents for MXFP4.
+	// Scales has one scale for each Rows × Columns elements, row by row; exponents for MXFP4.
 	Scales        []byte
 	ScaleFormat   mat.Format
 	Rows, Columns int
-	// Zeros are codes for each scale, to which ZeroBias is added; nil for none.
+	// Zeros has a code for each scale, to which ZeroBias is added; nil for none.
 	Zeros    []byte
 	ZeroBias int
 	// Global divides or multiplies the scales of NVFP4.
 	Global float32
-	// Round is the dtype that values of NF4 and FP4 are rounded to.
+	// Round is the format that values of NF4 and FP4 are rounded to.
 	Round mat.Format
-	// Index is the group of each row, or of each column of Int4Packed, as little-endian int32; nil where Rows or
-	// Columns tells it.
+	// Index holds the group of each row, or of each column for Int4Packed, as little-endian
+	// int32. It is nil if Rows or Columns determines the group.
 	Index []byte
 }
 
@@ -46,7 +48,7 @@ type View struct {
 	Rows, Cols     int
 }
 
-// unpacker is what a variant implements for [Kernels.Unpack]. Bounds have been checked.
+// unpacker is implemented by each variant for [Kernels.Unpack]. The caller has checked bounds.
 type unpacker interface {
 	blocker
 	bander
@@ -54,39 +56,41 @@ type unpacker interface {
 	e4m3(dst []float32, src []byte, scale float32)
 	// mxfp4 unpacks whole blocks: len(scales) of them.
 	mxfp4(dst []float32, src, scales []byte)
-	// nibbles: dst[i] = (bits shift to shift+3 of word i - zero[i]) · scale[i]. The words
-	// to prefetch are ahead bytes after these.
+	// nibbles sets dst[i] = (bits shift to shift+3 of word i - zero[i]) · scale[i]. The words to
+	// prefetch are ahead bytes after these.
 	nibbles(dst []float32, words []byte, shift int, scale, zero []float32, ahead int)
 	// interleaved: dst[i] = (nibble of Int4Columns i - zero[i]) · scale[i], in whole
 	// words.
 	interleaved(dst []float32, words []byte, scale, zero []float32, ahead int)
-	// lookUp unpacks len(scales) groups of a packing with a table; columns is a multiple of 8.
+	// lookUp dequantises len(scales) groups of a packing with a table. columns is a multiple of
+	// 8.
 	lookUp(p *Packed, dst []float32, codes []byte, scales, zeros []float32, columns int)
-	// addCodes adds x[t][k] · w[k][c] to lane k of token t for s.n rows and SumColumns columns; see Kernels.AddCodes.
-	// values is memory for widened rows.
+	// addCodes adds x[t][k] · w[k][c] to lane k of token t for s.n rows and SumColumns columns;
+	// see Kernels.AddCodes. values is memory for dequantised rows.
 	addCodes(p Packing, lanes, x []float32, words []byte, table, values []float32, s codeShape)
-	// dotTokens is how many of so many tokens one call of dotCodes takes.
+	// dotTokens returns how many of the given tokens one call of dotCodes computes.
 	dotTokens(tokens int) int
-	// dotCodes adds products to sums, lanes for each row and token; see Kernels.DotRows. foldDots adds the lanes.
+	// dotCodes adds products to sums, which has lanes for each row and token; see
+	// Kernels.DotRows. foldDots adds the lanes.
 	dotCodes(kind dotKind, sums []float32, codes []byte, x, scales []float32, bytes []byte, table []float32, s dotShape, tokens int)
 	foldDots(y []float32, stride int, sums []float32, rows, tokens int)
 	// int8s: dst[i] = (signed code i - zero) · scale · factor, rounded twice.
 	int8s(dst []float32, codes []byte, scale, factor float32, zero int32)
 }
 
-// groupColumns is how many columns' scales are decoded at a time, a multiple of 8.
+// groupColumns is the number of columns whose scales are decoded at a time, a multiple of 8.
 const groupColumns = 128
 
-// aheadRows is how many rows further on nibbles are fetched: those of one range of columns
-// are too far apart for the processor to see that more is coming.
+// aheadRows is how many rows ahead nibbles are prefetched. The rows of one range of columns are
+// too far apart for the hardware prefetcher.
 const aheadRows = 32
 
 // UnpackScratch is the length of the scratch of [Kernels.Unpack].
 const UnpackScratch = 3 * (groupColumns + 8)
 
-// Unpack sets dst to rows × cols elements of p from (row, col) on. Each is one rounded
-// product, the same whatever the range. Where columns share words or blocks a range
-// that starts inside one costs more.
+// Unpack dequantises rows × cols elements of p, from (row, col) on, into dst. Each element is one
+// rounded product, whatever the range. Where columns share words or blocks, a range that starts
+// inside one is slower.
 func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 	p, row, col, rows, cols := w.Packed, w.Row, w.Col, w.Rows, w.Cols
 	if rows <= 0 || cols <= 0 {
@@ -129,11 +133,12 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 	}
 }
 
-// HasDots reports whether the variant has [Kernels.DotBlocks] for p.
+// HasDots reports whether the variant implements [Kernels.DotBlocks] for p.
 func (s *Kernels) HasDots(p Packing) bool { return packings[p].dots && s.ops.dots() }
 
-// DotBlocks sets y[i] to the product of x with row i of w, a view that begins with column 0 and has whole blocks
-// of rows that are not interleaved. It has the bits of [Kernels.Unpack] and gemv's Mul.
+// DotBlocks sets y[i] to the dot product of x and row i of w. The view w begins at column 0 and
+// has whole blocks of rows that are not interleaved. It has the bits of [Kernels.Unpack] followed
+// by gemv's Mul.
 func (s *Kernels) DotBlocks(y []float32, w View, x []float32) {
 	if w.Rows <= 0 || w.Cols <= 0 {
 		return
@@ -173,7 +178,7 @@ func (p *Packed) unpackMXFP4(ops ops, dst []float32, row, col int) {
 }
 
 func (s *Kernels) unpackNibbles(p *Packed, dst mat.Floats, row, col, rows, cols int, scratch []float32) {
-	// Whole words: head columns are unpacked for nothing.
+	// Dequantise whole words: the first head columns are not used.
 	head := col % 8
 	n := (head + cols + 7) &^ 7
 	scale, zero, whole := scratch[:n], scratch[n:2*n], scratch[2*n:3*n]
@@ -186,7 +191,7 @@ func (s *Kernels) unpackNibbles(p *Packed, dst mat.Floats, row, col, rows, cols 
 		out := dst.V[(r-row)*dst.Stride:][:cols]
 		if p.Packing == Int4Rows {
 			words := p.Codes[4*(r/8*p.Width+col):][:4*cols]
-			ahead := 0 // the words of eight rows are brought once
+			ahead := 0 // the words of eight rows are fetched only once
 			if r%8 == 0 {
 				ahead = aheadRows / 2 * p.Width
 			}
@@ -203,7 +208,7 @@ func (s *Kernels) unpackNibbles(p *Packed, dst mat.Floats, row, col, rows, cols 
 	}
 }
 
-// group is the row of scales that row r has.
+// group returns the index of the row of scales for row r.
 func (p *Packed) group(r int) int {
 	if p.Index != nil {
 		return int(int32(binary.LittleEndian.Uint32(p.Index[4*r:])))
@@ -211,7 +216,8 @@ func (p *Packed) group(r int) int {
 	return r / p.Rows
 }
 
-// DecodeGroup reads scales and zeros of a group, from column col on, the first of a word.
+// DecodeGroup decodes scales and zeros of a group from column col on, which is the first of a
+// word.
 func (s *Kernels) DecodeGroup(p *Packed, scale, zero []float32, group, col int) {
 	first := group*p.Width + col
 	size := p.ScaleFormat.Size()
@@ -231,10 +237,10 @@ func (s *Kernels) DecodeGroup(p *Packed, scale, zero []float32, group, col int) 
 	}
 }
 
-// interleave is where column i of a word of Int4Columns begins, in bits.
+// interleave returns the bit at which column i of a word of Int4Columns begins.
 func interleave(i int) int { return i%8/2*4 + i%2*16 }
 
-// Scale is scale i as float32.
+// Scale returns scale i as float32.
 func (p *Packed) Scale(i int) float32 {
 	switch p.ScaleFormat {
 	case mat.BFloat16:
@@ -253,7 +259,7 @@ func (p *Packed) CodeScale(i int) float32 {
 	return p.Scale(i)
 }
 
-// FromE2M1 widens the low four bits of code.
+// FromE2M1 converts the low four bits of code to float32.
 func FromE2M1(code byte) float32 {
 	v := [8]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}[code&7]
 	if code&8 != 0 {
@@ -294,8 +300,7 @@ func (goOps) interleaved(dst []float32, words []byte, scale, zero []float32, _ i
 	}
 }
 
-// Kernels unpack and pack in one variant. They have no state: any number of goroutines may use them at
-// once.
+// Kernels dequantise and quantise in one variant. They are stateless and safe for concurrent use.
 type Kernels struct {
 	ops    ops
 	vector vector.Kernels
@@ -304,8 +309,8 @@ type Kernels struct {
 // For returns the kernels of v.
 func For(v isa.Variant) Kernels { return Kernels{ops: opsOf(v), vector: vector.For(v)} }
 
-// ops is what a variant implements.
+// ops is implemented by each variant.
 type ops = unpacker
 
-// goOps is the reference.
+// goOps is the reference implementation.
 type goOps struct{}

@@ -53,7 +53,7 @@ func (a *simd) interleaved(dst []float32, words []byte, scale, zero []float32, a
 	}
 }
 
-// simd is a variant in assembly.
+// simd is a variant implemented in assembly.
 type simd struct {
 	wide bool // AVX-512
 }

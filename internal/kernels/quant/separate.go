@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// bnbScale is 1/127 as bitsandbytes has it.
+// bnbScale is bitsandbytes' constant for 1/127.
 const bnbScale float32 = 7.874015718698502e-3
 
 // unpackSeparate dequantises len(dst) columns of a row, from column col on, of a packing whose scales are in a separate
@@ -89,7 +89,8 @@ func (p *Packed) unpackInt8(ops ops, dst []float32, row, col int) {
 	}
 }
 
-// Factor is what values of signed bytes are multiplied by at last: 1/127 for those of bitsandbytes, else 1.
+// Factor returns the factor by which values of signed bytes are multiplied last: 1/127 for
+// bitsandbytes, 1 for others.
 func (p Packing) Factor() float32 {
 	if p == BnbInt8 {
 		return bnbScale

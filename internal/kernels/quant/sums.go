@@ -6,22 +6,27 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// SumColumns is the number of columns that [Kernels.AddCodes] adds to: those of a cache line of Int4Columns.
+// SumColumns is the number of columns that [Kernels.AddCodes] sums: those in a cache line of
+// Int4Columns.
 const SumColumns = 128
 
-// sumRows is how many rows are widened at a time: 16 columns of them, and the codes of 128, stay in the first-level cache.
+// sumRows is the number of rows dequantised at a time. Their values for 16 columns and their
+// codes for 128 fit the first-level cache.
 const sumRows = 128
 
-// sumStep is what rows come in: words of Int4Rows, and rounds of every variant's lanes.
+// sumStep divides the number of rows. It is a multiple of the rows in a word of Int4Rows and of
+// every variant's number of lanes.
 const sumStep = 16
 
-// mostSumGroups is how many groups may have rows in any order: the scales of all are widened first.
+// mostSumGroups is the largest number of groups for rows in any order, because the scales of all
+// groups are decoded first.
 const mostSumGroups = 256
 
 // SumScratch returns the length of the scratch of [Kernels.AddCodes].
 func SumScratch(w *View) int { return w.sumTables()*2*SumColumns + SumColumns + 2*16*sumRows }
 
-// codesOfWord is how many rows of a column a word has; 0 where a word has columns, or p is no packing of words.
+// codesOfWord returns the number of rows of a column in a word. It returns 0 if a word holds
+// columns, or if p is not packed in words.
 func (p Packing) codesOfWord() int {
 	switch p {
 	case Int4Rows:
@@ -32,25 +37,27 @@ func (p Packing) codesOfWord() int {
 	return 0
 }
 
-// sumTables is how many groups' scales are there at once.
+// sumTables returns the number of groups whose scales are held at once.
 func (w *View) sumTables() int {
-	if w.Packing.codesOfWord() > 0 { // with an index or without one
+	if w.Packing.codesOfWord() > 0 { // with or without an index
 		return min(mat.CeilDiv(w.Row+w.Rows, w.Packed.Rows), mostSumGroups)
 	}
 	return 1
 }
 
-// TakesSums reports whether [Kernels.AddCodes] takes columns of w, a view that has whole columns of a matrix.
+// TakesSums reports whether [Kernels.AddCodes] supports w, a view of whole columns of a matrix.
 func (w *View) TakesSums() bool {
 	p := w.Packed
 	return (p.Packing.codesOfWord() > 0 || p.Packing == Int4Columns && p.Index == nil) && p.Columns == 1 && w.Step <= 1 &&
 		w.Col%8 == 0 && (w.Row|w.Rows|p.Rows)%sumStep == 0
 }
 
-// AddCodes adds the partial sums of a dot product down each of w's SumColumns columns, for each token, with the bits of
-// [Kernels.Unpack] and gemv's AddLanes: x[t][j] · w[j][c] is added to a lane, in ascending order of j. The lanes of a token
-// have SumColumns elements each, in the order of [Packing.SumPlace]; those of token t follow those of token t-1. It does
-// nothing and returns false if the index of w has more groups than its rows would have without one, or more than 256.
+// AddCodes adds the partial sums of a dot product down each of w's SumColumns columns, for each
+// token, with the bits of [Kernels.Unpack] followed by gemv's AddLanes: x[t][j] · w[j][c] is
+// added to a lane, in ascending order of j. Each lane of a token has SumColumns elements in the
+// order of [Packing.SumPlace]. The lanes of token t follow those of token t-1. It does nothing
+// and returns false if the index of w has more groups than its rows would have without one, or
+// more than 256.
 func (s *Kernels) AddCodes(lanes []float32, x mat.Floats, tokens int, w *View, scratch []float32) bool {
 	p, n := w.Packed, w.sumTables()
 	tables, scratch := scratch[:n*2*SumColumns], scratch[n*2*SumColumns:]
@@ -94,7 +101,7 @@ func (s *Kernels) AddCodes(lanes []float32, x mat.Floats, tokens int, w *View, s
 	return true
 }
 
-// most returns the largest of an index's little-endian numbers. Negative ones are large.
+// most returns the largest of an index's little-endian numbers. Negative numbers count as large.
 func most(index []byte) (out uint32) {
 	for ; len(index) > 0; index = index[4:] {
 		out = max(out, binary.LittleEndian.Uint32(index))
@@ -102,27 +109,29 @@ func most(index []byte) (out uint32) {
 	return out
 }
 
-// codeShape is what addCodes has beside operands. Distances are in bytes.
+// codeShape holds the arguments of addCodes besides operands. Distances are in bytes.
 type codeShape struct {
-	lanes, x int // from a token's to the next one's
+	lanes, x int // from one token's to the next one's
 	tokens   int
-	words    int // from a row of words to the next
-	n        int // rows, a multiple of sumStep
-	ahead    int // from the words to those that come next
-	// groups are the groups of the rows, by which the table is indexed; nil if it has one for all.
+	words    int // from one row of words to the next
+	n        int // number of rows, a multiple of sumStep
+	ahead    int // from the words to the ones that come next
+	// groups holds the group of each row, which is an index into the table. It is nil if all rows
+	// have one group.
 	groups []byte
 }
 
-// SumPlace is where lanes of AddCodes have column c of their SumColumns.
+// SumPlace returns the place of column c in a lane of AddCodes.
 func (p Packing) SumPlace(c int) int {
-	if p == Int4Columns { // nibble i of all words
+	if p == Int4Columns { // the nibbles i of all words are adjacent
 		return interleave(c)/4*16 + c/8
 	}
 	return c
 }
 
-// sumTable sets table to the scales of SumColumns columns from col on and, behind them, their zeros and 2^bits more, in the
-// order of SumPlace. With DecodeGroup and a second loop for the order, products would take 1.1 to 1.2 times as long.
+// sumTable sets table to the scales of SumColumns columns from col on, followed by their zeros
+// and 2^bits more, in the order of SumPlace. Using DecodeGroup and a second loop for the order
+// would make products 1.1 to 1.2 times slower.
 func (s *Kernels) sumTable(p *Packed, table, scales []float32, group, col int) {
 	first, size := group*p.Width+col, p.ScaleFormat.Size()
 	to, zeros := table[:SumColumns], table[SumColumns:][:SumColumns]
@@ -152,7 +161,8 @@ func (s *Kernels) sumTable(p *Packed, table, scales []float32, group, col int) {
 	}
 }
 
-// nibbleColumns are the columns of the nibbles of a word of Int4Columns, the lowest first.
+// nibbleColumns lists the columns of the nibbles in a word of Int4Columns, the lowest nibble
+// first.
 var nibbleColumns = [8]int{0, 2, 4, 6, 1, 3, 5, 7}
 
 // addCodes rounds products before it adds them, as gemv's reference does.

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/asm"
 )
 
-// sumShape is codeShape as the kernels read it.
+// sumShape is codeShape in the layout of the kernels.
 type sumShape struct{ lanes, x, tokens, words, n, ahead int64 }
 
 // addCodes is not inlined: see package asm.

@@ -8,10 +8,11 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Codes of four bits are numbers of a table's 16 values. A group of columns shares a scale and a zero, which are tensors
-// of their own: an element is round((value - zero) · scale). The difference is exact.
+// Four-bit codes are indices into a table of 16 values. A group of columns shares a scale and a
+// zero, which are stored in separate tensors. An element is round((value - zero) · scale). The
+// difference is exact.
 
-// A table is the values of a packing, and how two codes share a byte.
+// A table holds the values of a packing's codes and the order of the two codes in a byte.
 type table struct {
 	values *[16]float32
 	high   bool // the even column is in the high half
@@ -33,16 +34,17 @@ var (
 	integers = [16]float32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 )
 
-// tables are those of the packings that have one.
+// tables holds the table of each packing that has one.
 var tables = [Packings]table{
 	Int4Packed: {values: &integers}, NVFP4: {values: &e2m1Values}, NVFP4Times: {values: &e2m1Values}, E2M1Powers: {values: &e2m1Values},
 	NF4: {values: &nf4, high: true}, FP4: {values: &fp4, high: true},
 }
 
-// tableGroups is how many groups' scales are computed at a time.
+// tableGroups is the number of groups whose scales are computed at a time.
 const tableGroups = 64
 
-// rowGroups is where the elements of a row are: element at of codes belongs to group first + at/Columns.
+// rowGroups locates the elements of a row: element at of codes belongs to group first +
+// at/Columns.
 type rowGroups struct {
 	codes     []byte
 	at, first int
@@ -57,7 +59,7 @@ func (p *Packed) groupsOf(row, col int) rowGroups {
 	return rowGroups{codes: p.Codes[row*p.Width/2:][:p.Width/2], at: col, first: row / p.Rows * mat.CeilDiv(p.Width, p.Columns), row: row}
 }
 
-// unpackTable widens columns of a row from col on.
+// unpackTable dequantises columns of a row from col on.
 func (p *Packed) unpackTable(ops ops, dst []float32, row, col int, scratch []float32) {
 	if len(scratch) < 2*tableGroups {
 		scratch = make([]float32, 2*tableGroups)
@@ -81,7 +83,7 @@ func (p *Packed) unpackTable(ops ops, dst []float32, row, col int, scratch []flo
 	}
 }
 
-// unpackPart widens a part of a group.
+// unpackPart dequantises a part of a group.
 func (p *Packed) unpackPart(ops ops, dst []float32, g *rowGroups, scales, zeros []float32) {
 	whole := 0
 	if g.at%2 == 0 {
@@ -115,8 +117,8 @@ func (p *Packed) groupScale(g *rowGroups, group int) (scale, zero float32) {
 	return p.scaleOfScales(group), 0
 }
 
-// scaleOfScales returns the scale of a group of NF4 or FP4: a float32, or the number of the table Index that a byte
-// names, times the float32 of Zeros that 256 scales share, plus Global.
+// scaleOfScales returns the scale of a group of NF4 or FP4. It is a float32, or the entry of the
+// table Index that a byte selects, times the float32 of Zeros that 256 scales share, plus Global.
 func (p *Packed) scaleOfScales(group int) float32 {
 	if p.Zeros == nil {
 		return math.Float32frombits(binary.LittleEndian.Uint32(p.Scales[4*group:]))
@@ -126,7 +128,7 @@ func (p *Packed) scaleOfScales(group int) float32 {
 	return float32(scale) + p.Global
 }
 
-// lookUp unpacks len(scales) groups of so many columns, a multiple of 8.
+// lookUp dequantises len(scales) groups of columns elements, a multiple of 8.
 func (goOps) lookUp(p *Packed, dst []float32, codes []byte, scales, zeros []float32, columns int) {
 	t := &tables[p.Packing]
 	var values [16]float32

@@ -11,8 +11,8 @@ import (
 	"github.com/heftai/heft/internal/kernels/isa"
 )
 
-// Roofs are what this processor has. 12 registers are added to in a step, and 4 tiles of 16
-// by 16 sums.
+// Roofs returns the kinds of products that this processor supports. A step adds to 12 registers,
+// or to 4 tiles of 16 × 16 sums.
 func Roofs() []Roof {
 	x := &cpu.X86
 	if !hasAVX512() {
@@ -60,7 +60,7 @@ func readMemory(b []byte, out *[64]byte) {
 	}
 }
 
-// stream fills b, whole lines at a line's start, with stores that pass the caches by.
+// stream fills b, which consists of whole aligned cache lines, with non-temporal stores.
 func stream(b []byte, with byte) bool {
 	p, n := unsafe.Pointer(unsafe.SliceData(b)), int64(len(b))
 	switch {

@@ -1,5 +1,5 @@
-// Package sampling has the inner loops that choose a token from logits. All variants compute the same
-// bits.
+// Package sampling implements the inner loops that choose a token from logits. All variants
+// compute the same bits.
 package sampling
 
 import (
@@ -8,14 +8,13 @@ import (
 	"github.com/heftai/heft/internal/kernels/isa"
 )
 
-// ops is what a variant implements to choose tokens. Results have the same bits in every
-// variant. Lengths are equal.
+// ops is implemented by each variant, with the same bits. Slices have the same length.
 type ops interface {
 	peak(x []float32) float32
 	below(dst, x []float32, top, by float32)
 }
 
-// Max is the largest element of x, −Inf for none and NaN where one is.
+// Max returns the largest element of x, −Inf if x is empty, and NaN if an element is NaN.
 func (s *Kernels) Max(x []float32) float32 { return s.ops.peak(x) }
 
 // SubtractScale sets dst[i] = (x[i] − top) · by. dst may be x.
@@ -40,12 +39,12 @@ func (goOps) below(dst, x []float32, top, by float32) {
 	}
 }
 
-// Kernels are the loops of one variant. They have no state: any number of goroutines may use them at
-// once.
+// Kernels are the sampling kernels of one variant. They are stateless and safe for concurrent
+// use.
 type Kernels struct{ ops ops }
 
-// For returns the loops of v.
+// For returns the kernels of v.
 func For(v isa.Variant) Kernels { return Kernels{ops: opsOf(v)} }
 
-// goOps is the reference.
+// goOps is the reference implementation.
 type goOps struct{}

@@ -32,7 +32,7 @@ func (a *simd) below(dst, x []float32, top, by float32) {
 	goOps{}.below(dst[n:], x[n:], top, by)
 }
 
-// simd is a variant in assembly.
+// simd is a variant implemented in assembly.
 type simd struct{ wide bool } // wide: AVX-512
 
 func opsOf(v isa.Variant) ops {
