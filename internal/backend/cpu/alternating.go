@@ -10,22 +10,22 @@ import (
 
 var _ backend.Alternating = (*Backend)(nil)
 
-// alternating is one operation of alternating updates. A unit is a row.
+// alternating is one operation on alternating updates. A unit is a row.
 type alternating struct {
 	step    alternatingStep
-	x, y    mat.Floats // all streams, or what changes; and what it is compared with
+	x, y    mat.Floats // all streams or the operand to change, and the operand to compare with
 	weights mat.Floats
-	count   int // of streams
-	width   int // of a stream
+	count   int // number of streams
+	width   int // width of a stream
 	wide    int // columns of weights
 	active  int
 	by      float32
 }
 
-// leastSquare is the least mean square that Magnify divides by the root of.
+// leastSquare is the smallest mean square by whose root Magnify divides.
 const leastSquare = 1e-5
 
-// alternatingStep says what a unit of alternating does.
+// alternatingStep selects what a unit of alternating does.
 type alternatingStep int
 
 const (
@@ -67,7 +67,7 @@ func (b *Backend) CutOff(x tensor.Tensor, by float32) {
 	b.alternate(alternating{step: alternatingCutOff, count: 1, width: x.Cols(), by: by}, x, tensor.Tensor{}, tensor.Tensor{})
 }
 
-// alternate checks the operands of an operation, of which y and weights may be absent, and runs it.
+// alternate checks the operands of an operation and runs it. y and weights may be absent.
 func (b *Backend) alternate(op alternating, x, y, weights tensor.Tensor) {
 	if b.failed.Load() {
 		return
@@ -126,7 +126,7 @@ func (op *alternating) run(w *worker, r int) {
 	}
 }
 
-// predict adds to each stream its weighted sum of all.
+// predict adds to each stream its weighted sum of all streams.
 func (op *alternating) predict(x, weights, sums []float32) {
 	clear(sums)
 	for k := range op.count {
@@ -143,13 +143,13 @@ func (op *alternating) predict(x, weights, sums []float32) {
 	}
 }
 
-// cut is by standard deviations above the mean of x.
+// cut returns the threshold that lies op.by standard deviations above the mean of x.
 func (op *alternating) cut(x []float32) float32 {
 	mean, deviation := moments(x)
 	return edge(mean, deviation, op.by)
 }
 
-// edge is by standard deviations above the mean.
+// edge returns the threshold that lies by standard deviations above the mean.
 func edge(mean, deviation float64, by float32) float32 {
 	return float32(mean) + float32(float32(deviation)*by)
 }
@@ -167,7 +167,7 @@ func moments(x []float32) (mean, deviation float64) {
 	return mean, math.Sqrt(squares / float64(len(x)))
 }
 
-// meanSquare is the mean of the squares of x.
+// meanSquare returns the mean of the squares of x.
 func meanSquare(x []float32) float64 {
 	sum := 0.0
 	for _, v := range x {

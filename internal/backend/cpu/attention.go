@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	tileRows   = 48      // queries (tokens times heads of a group) that pass the keys together
-	tileScores = 1 << 18 // floats of scores a tile may have where it holds several tokens
-	mostTile   = 1 << 19 // and of one token, unless one head has more
-	keyBlock   = 64      // keys that are turned into columns at a time
+	tileRows   = 48      // queries (tokens times heads of a group) that read the keys together
+	tileScores = 1 << 18 // floats of scores in a tile with several tokens
+	mostTile   = 1 << 19 // floats of scores in a tile with one token, unless one head has more
+	keyBlock   = 64      // keys transposed at a time
 )
 
-// attentionOp is one call. A unit is a tile: some tokens of one span with some or all of
-// the query heads of one key/value head.
+// attentionOp is one call of Attention. A unit is a tile: some tokens of one span, with some or
+// all of the query heads of one key/value head.
 type attentionOp struct {
 	set    *kernels.Set
 	dst, q mat.Floats
@@ -28,16 +28,17 @@ type attentionOp struct {
 	sinks  []float32
 	relative
 	a     backend.AttentionArgs
-	group int    // query heads of a key/value head
+	group int    // query heads per key/value head
 	cuts  [3]cut // of spans by their kernel, from attentionTiles on
-	pitch int    // of a row of scores
-	// zeros are added to rounded results, because the sign of a zero would depend on its tile.
+	pitch int    // row stride of scores
+	// zeros are added to rounded results, because the sign of a zero would otherwise depend on
+	// its tile.
 	zeros [gemm.PackRows]float32
 }
 
-// Attention computes, for each query by itself, all scores of its visible keys, then their softmax,
-// then the sum of the values in ascending position. The result of a query depends on its own
-// visible keys alone.
+// Attention computes each query separately: the scores of all its visible keys, their softmax,
+// then the sum of the values in ascending position. The result of a query depends only on its
+// visible keys.
 func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
 	if b.failed.Load() {
 		return
@@ -84,7 +85,8 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	b.run(op, op.units(), rows*longest*a.Heads*max(1, a.Dim/8))
 }
 
-// spansByRole has spans of rows with one role, prompt or generated, and the kernel of each span.
+// spansByRole holds the spans whose rows have one role, prompt or generated, and the kernel of
+// each span.
 type spansByRole struct {
 	spans   []backend.Span
 	kernels []kernel
@@ -117,7 +119,7 @@ func (p *spansByRole) split(op *attentionOp, spans []backend.Span) {
 	}
 }
 
-// checkSpans returns the most keys that one query may see and the number of rows.
+// checkSpans returns the largest number of keys that one query may see, and the number of rows.
 func (b *Backend) checkSpans(spans []backend.Span, n, pages, pageTokens int) (longest, rows int, ok bool) {
 	for i := range spans {
 		s := &spans[i]
@@ -137,11 +139,12 @@ func (b *Backend) checkSpans(spans []backend.Span, n, pages, pageTokens int) (lo
 	return longest, rows, true
 }
 
-// cut is the size of tiles: tokens of a span, heads of keys and values, and queries of each.
+// cut is the size of tiles: tokens of a span, heads of keys and values, and query heads for each
+// of these.
 type cut struct{ tokens, kvHeads, heads int }
 
-// plan sizes the tiles: as many rows as share reads of the keys well, but, if heads can be split,
-// enough tiles to keep the threads busy. It returns the scratch of one tile.
+// plan sets the size of tiles: enough rows to share reads of the keys, but also enough tiles to
+// keep the threads busy if heads can be split. It returns the scratch of one tile.
 func (op *attentionOp) plan(threads int) int {
 	tiles, rounded, pages := op.cutOf(attentionTiles), op.cutOf(attentionRounded), op.cutOf(attentionPages)
 	queries := op.roundedQueries()
@@ -201,7 +204,8 @@ func (op *attentionOp) run(w *worker, unit int) {
 			continue
 		}
 		part, kvHead := unit%parts, unit/parts%kvs*c.kvHeads
-		// Late tiles see more keys and go first, so that the threads end together.
+		// Late tiles see more keys and go first, so that the threads finish at about the same
+		// time.
 		first := (tiles - 1 - unit/parts/kvs) * c.tokens
 		t := tileOf{span: s, kvHead: kvHead, kvHeads: min(c.kvHeads, op.a.KVHeads-kvHead), first: first, tokens: min(c.tokens, s.Rows-first)}
 		t.head = kvHead*op.group + part*c.heads
@@ -220,7 +224,7 @@ func (op *attentionOp) run(w *worker, unit int) {
 }
 
 // tileOf has tokens rows of a span from first on. It has heads query heads from head on, which
-// share a key/value head, and as many of each other key/value head.
+// share a key/value head, and as many for each other key/value head.
 type tileOf struct {
 	span            *backend.Span
 	kvHead, kvHeads int
@@ -228,7 +232,7 @@ type tileOf struct {
 	first, tokens   int
 }
 
-// visible is the range of positions that row i of s sees.
+// visible returns the range of positions that row i of s sees.
 func (op *attentionOp) visible(s *backend.Span, i int) (lo, hi int) {
 	hi = s.Start + i + 1
 	if op.a.Window > 0 {
@@ -272,9 +276,9 @@ func (op *attentionOp) tile(scratch []float32, t *tileOf) {
 	}
 }
 
-// score sets the products of a tile's queries with the keys of [lo, hi). Each product is summed in
-// ascending order of the channels. It transposes the keys, so that a vector holds the products of
-// several keys; the queries share that cost.
+// score computes the products of a tile's queries with the keys in [lo, hi). Each product is
+// summed in ascending order of the channels. It transposes the keys, so that a vector holds the
+// products of several keys; the queries share that cost.
 func (op *attentionOp) score(scores, q mat.Floats, block, wide []float32, t *tileOf, lo, hi int) {
 	m, dim := t.tokens*t.heads, op.a.Dim
 	for i := range m {
@@ -289,9 +293,9 @@ func (op *attentionOp) score(scores, q mat.Floats, block, wide []float32, t *til
 	}
 }
 
-// sumValues adds up the values of a tile, weighted by its scores, which begin at position base. Positions that all
-// tokens see are summed for all tokens in one call, earlier and later positions for each token separately. Each
-// token's sum is in ascending order of positions.
+// sumValues adds up the values of a tile, weighted by its scores, which begin at position base.
+// Positions that all tokens see are summed for all tokens in one call, and earlier and later
+// positions for each token separately. Each token's sum is in ascending order of positions.
 func (op *attentionOp) sumValues(sum, scores mat.Floats, wide []float32, t *tileOf, base int) {
 	commonLo, _ := op.visible(t.span, t.first+t.tokens-1)
 	_, commonHi := op.visible(t.span, t.first)
@@ -319,8 +323,9 @@ func (op *attentionOp) softmax(x []float32, query, head int) {
 	op.set.Vector.ScaleMax(x, inverse)
 }
 
-// exponentials turns the scores of one query into weights that are not normalised, and returns the
-// inverse of their sum. The last score is that of the query's own position. query is its row in the call.
+// exponentials turns the scores of one query into weights that are not normalised, and returns
+// the inverse of their sum. The last score is that of the query's own position. query is its row
+// in the call.
 func (op *attentionOp) exponentials(x []float32, query, head int) (inverse float32) {
 	var top float32
 	if softcap := op.a.Softcap; softcap > 0 {

@@ -11,9 +11,9 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// Sizes of a tile of rounded attention: queries that share the cost of packing keys, and keys whose
-// scores, weights and packs stay in the cache. Blocks of keys begin at multiples of their size, so
-// that a query's sums do not depend on its tile.
+// The size of a tile of rounded attention: queries that share the cost of packing keys, and keys
+// whose scores, weights and packs stay in the cache. Blocks of keys begin at multiples of their
+// size, so that a query's sums do not depend on its tile.
 const (
 	roundedQueries = 256
 	roundedKeys    = 256
@@ -22,7 +22,7 @@ const (
 	stateFloats    = int(unsafe.Sizeof(attention.Online{})) / 4
 )
 
-// roundedQueries is how many queries a tile may have.
+// roundedQueries returns the largest number of queries in a tile.
 func (op *attentionOp) roundedQueries() int {
 	n := roundedQueries
 	for n > couple && n*(2*op.a.Dim+4*op.a.ValueDim) > roundedBytes {
@@ -31,7 +31,7 @@ func (op *attentionOp) roundedQueries() int {
 	return n
 }
 
-// rooms are the parts of a tile's scratch. A couple is two panels of queries.
+// rooms are the parts of a tile's scratch memory. A couple is two panels of queries.
 type rooms struct {
 	columns   int // of the sums, a multiple of two packs
 	panelSize int // words of a panel of queries, or a pack of keys
@@ -48,8 +48,8 @@ type rooms struct {
 	lineBytes int        // of a line
 }
 
-// layout places each room in scratch, in whole cache lines, and returns the size of all. Without
-// scratch it only counts.
+// layout assigns each room its place in scratch, in whole cache lines, and returns the total
+// size. If scratch is nil, it only computes the size.
 func (op *attentionOp) layout(r *rooms, scratch []float32, couples int) (floats int) {
 	take := func(n int) []float32 {
 		begin := floats
@@ -86,8 +86,9 @@ func (r *rooms) state(i int) *attention.Online {
 	return (*attention.Online)(unsafe.Pointer(&r.states[i*stateFloats]))
 }
 
-// roundedTile computes a tile block by block of keys. Values that are not finite would reach
-// queries that do not see them, as 0 times infinity; then each token gets a tile of its own.
+// roundedTile computes a tile one block of keys after another. Values that are not finite would
+// reach queries that do not see them, as 0 times infinity. If there are any, each token is
+// computed in a tile of its own.
 func (op *attentionOp) roundedTile(scratch []float32, t *tileOf) {
 	var r rooms
 	op.layout(&r, scratch, ceil(t.tokens*t.heads, couple))
@@ -103,7 +104,7 @@ func (op *attentionOp) roundedTile(scratch []float32, t *tileOf) {
 	}
 }
 
-// attend returns false if the tile has several tokens, and values that are not finite.
+// attend returns false if the tile has several tokens and a value is not finite.
 func (op *attentionOp) attend(r *rooms, t *tileOf) bool {
 	op.loadQueries(r, t)
 	lo, _ := op.visible(t.span, t.first)
@@ -129,8 +130,8 @@ func (op *attentionOp) attend(r *rooms, t *tileOf) bool {
 	return true
 }
 
-// loadQueries packs the queries of a tile, token by token and head by head, and notes what each
-// sees.
+// loadQueries packs the queries of a tile, token by token and head by head, and records which
+// keys each sees.
 func (op *attentionOp) loadQueries(r *rooms, t *tileOf) {
 	m, dim := t.tokens*t.heads, op.a.Dim
 	clear(r.sums)
@@ -153,8 +154,8 @@ func (op *attentionOp) loadQueries(r *rooms, t *tileOf) {
 	}
 }
 
-// loadKeys packs n keys and values from position begin on, where those outside of [lo, hi) are
-// zeros. It reports whether the values are finite.
+// loadKeys packs n keys and values from position begin on, with zeros for positions outside of
+// [lo, hi). It reports whether the values are finite.
 func (op *attentionOp) loadKeys(r *rooms, t *tileOf, begin, n, lo, hi int) (finite bool) {
 	finite = true
 	half := len(r.lines) / 2
@@ -196,7 +197,8 @@ func (p *pages) lines(set *kernels.Set, t *tileOf, at, lo, hi, dim int, room []b
 	return mat.Weights{Data: room, Stride: stride, Format: mat.BFloat16}
 }
 
-// addBlock adds n keys from position begin on to couple c of queries, as far as they see them.
+// addBlock processes n keys from position begin on for couple c of queries, as far as they see
+// them.
 func (op *attentionOp) addBlock(r *rooms, t *tileOf, c, begin, n int, by float32) {
 	if last := min((c+1)*couple, t.tokens*t.heads) - 1; op.unseen(t, c*couple/t.heads, last/t.heads, begin, begin+n) {
 		return

@@ -7,15 +7,15 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// relative are the operands of [backend.Relative]: profiles [rank, extent], of which each ends with that of distance 0, so
-// that they lie as keys do.
+// relative holds the operands of [backend.Relative]. profiles [rank, extent] are reversed, so
+// that each ends with distance 0, in the order of the keys.
 type relative struct {
 	states       mat.Floats
 	profiles     []float32
 	rank, extent int // 0 for none
 }
 
-// relative checks the biases of op, for n rows of queries, and turns their profiles round.
+// relative checks the biases of op for n rows of queries, and reverses their profiles.
 func (b *Backend) relative(op string, n int, a *backend.AttentionArgs) (r relative, ok bool) {
 	if a.Relative.States.IsZero() && a.Relative.Profiles.IsZero() {
 		return r, true
@@ -43,7 +43,7 @@ func (b *Backend) relative(op string, n int, a *backend.AttentionArgs) (r relati
 	return r, true
 }
 
-// turn copies profiles turned round, and recovers from faults. dst may be src.
+// turn copies profiles in reverse order and recovers from faults. dst may be src.
 type turn struct {
 	dst, src []float32
 	extent   int

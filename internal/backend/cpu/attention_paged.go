@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// Sizes of a tile of one token.
+// The size of a tile of one token.
 const (
 	mostQueries = 8         // of a head that pass keys in one call of a kernel
 	mostHeads   = 16 << 10  // bytes that heads of a page have together
@@ -17,20 +17,20 @@ const (
 	pagedBytes  = 256 << 10 // of pages that all queries pass, where they are too many for one call
 )
 
-// paged is a page's part of some key/value heads for kernels that go from page to page.
+// paged returns a page's part of some key/value heads, for kernels that go from page to page.
 func (p *pages) paged(head, heads int) attention.Paged {
 	return attention.Paged{Data: p.data[head*p.head:], Page: p.page, Head: p.head, Row: p.row, Heads: heads, Format: p.format, Blocks: p.blocks > 0}
 }
 
 func wholeBlocks(n int) int { return ceil(n, quant.BlockColumns) * quant.BlockColumns }
 
-// pagedPitch is the row stride of scores that begin and end with whole pages.
+// pagedPitch returns the row stride of scores that begin and end with whole pages.
 func (op *attentionOp) pagedPitch() int {
 	return (ceil(op.pitch, attention.PagedTokens) + 1) * attention.PagedTokens
 }
 
-// widenPaged gives tiles of one token several heads of keys and values that are adjacent in a page,
-// because long sequential reads are faster.
+// widenPaged gives tiles of one token several heads of keys and values that are adjacent in a
+// page, because long sequential reads are faster.
 func (op *attentionOp) widenPaged(threads int) {
 	c := op.cutOf(attentionPages)
 	queries := padded(c.heads)
@@ -60,8 +60,8 @@ func (op *attentionOp) pagedScratch() int {
 	return c.kvHeads * padded(c.heads) * (op.pagedPitch() + wholeBlocks(op.a.ValueDim) + wholeBlocks(op.a.Dim) + 1)
 }
 
-// pagedTile is tile for one token and some heads of keys, with the same sums in the same order. It
-// reads pages in place, and ignores the scores of keys outside its range.
+// pagedTile is tile for one token and some key heads, with the same sums in the same order. It
+// reads pages in place and ignores the scores of keys outside its range.
 func (op *attentionOp) pagedTile(w *worker, t *tileOf) {
 	dim, width, pitch := wholeBlocks(op.a.Dim), wholeBlocks(op.a.ValueDim), op.pagedPitch()
 	rows, scratch := t.kvHeads*padded(t.heads), w.scratch.v

@@ -12,8 +12,8 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// Sizes of a unit of a rounded Linear for prompts: packed weights and the panels of their tokens
-// fit in the second-level cache, and a step of k in the first-level cache.
+// The size of a unit of a rounded Linear for prompts: packed weights and the panels of their
+// tokens fit the second-level cache, and a step of k the first-level cache.
 const (
 	packBytes   = 1 << 20
 	panelBytes  = 128 << 10
@@ -35,9 +35,9 @@ type bf16Product struct {
 	packs      int       // of a piece that passes them, of a product in steps
 }
 
-// LinearRounded rounds the input if the weights are bfloat16 and the processor multiplies bfloat16
-// fastest, or if they are blocks of integers; see the table of rules. Other prompts are products of
-// panels, other generated tokens dot products.
+// LinearRounded rounds the input if the weights are bfloat16 and the processor is fastest with
+// bfloat16, or if the weights are blocks of integers; see the table of rules. Other products are
+// not rounded: those of prompts use panels, and those of generated tokens dot products.
 func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, role backend.Role) {
 	b.single(backend.Product{Dst: dst, X: x, W: w, Bias: bias, Rounded: true, Role: role})
 }
@@ -75,10 +75,10 @@ func (op *bf16Product) planInput() int {
 	return ceil(op.tokens, gemm.PanelTokens)
 }
 
-// panelCount is the number of panels in whole pairs.
+// panelCount returns the number of panels, rounded up to whole pairs.
 func (op *bf16Product) panelCount() int { return 2 * ceil(op.tokens, coupleRows) }
 
-// planRows cuts the weight into units and returns the scratch that one needs.
+// planRows divides the weight into units and returns the scratch per unit.
 func (op *bf16Product) planRows(threads int) int {
 	each := ceil(op.w.rows, 4*threads) // several units a thread
 	if !op.inTiles() {
@@ -138,7 +138,7 @@ func (op *bf16Product) run(w *worker, unit int) {
 	}
 }
 
-// panel rounds 16 tokens, or fewer at the end, where a panel may have none.
+// panel rounds 16 tokens, or fewer at the end, where a panel may be empty.
 func (op *bf16Product) panel(unit int) {
 	t := unit * gemm.PanelTokens
 	var x mat.Floats
@@ -149,7 +149,7 @@ func (op *bf16Product) panel(unit int) {
 	op.set.GEMM.PackTokens(op.panels[unit*op.words:], x, n, op.w.cols)
 }
 
-// dots computes a unit for generated tokens, which are few, or for one by tiles.
+// dots computes a unit for generated tokens, which are few, or with tiles for one token.
 func (op *bf16Product) dots(w *worker, r int) {
 	rows := min(op.unitRows, op.w.rows-r)
 	for t := 0; t < op.tokens; t += unitTokens {
@@ -202,8 +202,8 @@ func (op *bf16Product) tilesOfFew(scratch []float32, r int) {
 	op.addBias(0, op.tokens, r, rows)
 }
 
-// pack packs n elements from k on of up to 16 rows from r on. scratch is that of a quantised weight,
-// whose values are rounded to bfloat16.
+// pack packs n elements, from k on, of up to 16 rows from r on. It rounds the values of a
+// quantised weight to bfloat16, for which it needs scratch.
 func (op *bf16Product) pack(dst []uint32, r, k, n int, scratch []float32) {
 	rows := max(0, min(gemm.PackRows, op.w.rows-r))
 	if op.w.transposed {

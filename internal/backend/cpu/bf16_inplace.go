@@ -5,7 +5,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Sizes of a product of tiles with weights in place.
+// The size of a product with tiles and weights in place.
 const (
 	callBytes = 128 << 10 // of weights in a call, while as many are fetched
 	// Weights are read in place for at most so many tokens, or tokens of so many bytes, which stay in
@@ -14,12 +14,12 @@ const (
 	smallBytes  = 512 << 10
 )
 
-// callRows is the number of weight rows in one call of a kernel that reads them in place.
+// callRows returns the number of weight rows per call of a kernel that reads them in place.
 func (op *bf16Product) callRows() int {
 	return max(1, callBytes/max(2*op.w.cols, 1)/coupleRows) * coupleRows
 }
 
-// weights returns the weight from a unit on if it is read in place, else nil.
+// weights returns the weight from a unit on if it is read in place, or nil.
 func (op *bf16Product) weights(unit int) []byte {
 	if !op.packed || op.kernel != amxInPlace || op.w.isCoded() {
 		return nil

@@ -12,8 +12,8 @@ import (
 
 var _ backend.Blocked = (*Backend)(nil)
 
-// chooseBlocks is one call of ChooseBlocks. Its places are blocks. A row has the scores of all blocks of a head after those
-// of the head before.
+// chooseBlocks is one call of ChooseBlocks. Its places are blocks. A row has the scores of all
+// blocks of one head after those of the previous head.
 type chooseBlocks struct {
 	scoring
 	set       *kernels.Set
@@ -101,8 +101,8 @@ func (op *chooseBlocks) score(scores, scratch []float32, s *backend.Span, i, fro
 	}
 }
 
-// attentionBlocks is the rows of AttentionBlocks that see a choice of blocks. A unit is a row with some of the query
-// heads of a group, which share a key/value head and a choice.
+// attentionBlocks computes the rows of AttentionBlocks that see a choice of blocks. A unit is a
+// row with some of the query heads of a group, which share a key/value head and a choice.
 type attentionBlocks struct {
 	attentionOp
 	chosen mat.Floats
@@ -192,8 +192,9 @@ func (op *attentionBlocks) run(w *worker, unit int) {
 	})
 }
 
-// eachBlock calls f for each chosen block of row i of s, and for its tail, with the number of positions before it and its positions
-// [lo, hi) that the row sees. It returns how many those are together.
+// eachBlock calls f for each chosen block of row i of s, and for its tail, with the number of
+// positions before it and those of its positions [lo, hi) that the row sees. It returns the total
+// number of these positions.
 func (op *attentionBlocks) eachBlock(s *backend.Span, i int, chosen []float32, f func(at, lo, hi int)) (seen int) {
 	for _, bits := range chosen {
 		lo := int(math.Float32bits(bits)) * op.blocks.Size

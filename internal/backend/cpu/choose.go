@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// A kernel is one way to multiply a weight by tokens, or to compute attention.
+// A kernel is a way to multiply a weight by tokens, or to compute attention.
 type kernel uint8
 
 const (
@@ -46,8 +46,8 @@ const (
 	allKernels
 )
 
-// kernelNames are those that serve devices prints: the kernel's package and function, and how it reads
-// weights where that differs.
+// kernelNames are the names that serve devices prints: the kernel's package and function, and how
+// it reads weights if that varies.
 var kernelNames = [allKernels]string{
 	dotRows:            "gemv.Mul",
 	dotWidened:         "gemv.Mul, weights widened",
@@ -79,7 +79,7 @@ var kernelNames = [allKernels]string{
 	attentionPages:     "attention.Scores",
 }
 
-// String is the name that serve devices prints.
+// String returns the name that serve devices prints.
 func (k kernel) String() string { return kernelNames[k] }
 
 // A layout is the order of a weight, or of cached keys and values, in memory.
@@ -95,7 +95,7 @@ const (
 	anyLayout     = byRows | transposed | interleaved16 // of weights
 )
 
-// A mode says whether activations may be rounded.
+// A mode determines whether activations may be rounded.
 type mode uint8
 
 const (
@@ -104,13 +104,14 @@ const (
 	anyMode = exact | rounded
 )
 
-// The roles of training: the products that it reverses later, and the gradients of their inputs.
+// The roles of training: products for which a backward pass follows, and the gradients of their
+// inputs.
 const (
 	trainingRole = backend.Prompt + 1 + iota
 	gradientRole
 )
 
-// Roles as a set.
+// Sets of roles.
 const (
 	generated = 1 << backend.Generated
 	prompt    = 1 << backend.Prompt
@@ -119,7 +120,7 @@ const (
 	gradients = 1 << gradientRole
 )
 
-// formats is a set of stored formats: bit f is dense format f, bit 8+p is packing p.
+// formats is a set of stored formats. Bit f is dense format f, and bit 8+p is packing p.
 type formats uint64
 
 const (
@@ -135,18 +136,19 @@ const (
 	anyFormat          = dense | quantised
 )
 
-// A choice is everything that a kernel is chosen by.
+// A choice holds everything that determines the kernel of an operation.
 type choice struct {
 	set    *kernels.Set
-	w      *matrix // of a product
+	w      *matrix // of products
 	k, v   *pages  // of attention
-	tokens int     // in the pass; of attention: of one sequence
+	tokens int     // tokens in the pass; for attention, of one sequence
 	mode   mode
 	role   backend.Role
 }
 
-// A rule gives a kernel to the operations that meet all its conditions. Roles is a set of bits, from and
-// to are numbers of tokens, 0 for no limit; needs and when are nil where there is no further condition.
+// A rule assigns a kernel to the operations that meet all its conditions. Roles is a set of bits.
+// from and to are numbers of tokens, 0 for no limit. needs and when are nil if there is no
+// further condition.
 type rule struct {
 	kernel   kernel
 	formats  formats
@@ -158,7 +160,8 @@ type rule struct {
 	when     func(*choice) bool      // of the shape, and of numbers of tokens that depend on it
 }
 
-// rules is the table: the first rule that an operation meets chooses its kernel. Nothing else does.
+// rules is the table of kernels. The first rule that an operation meets determines its kernel.
+// Nothing else does.
 var rules = []rule{
 	{kernel: packedMatrices, formats: dense, layout: byRows | byColumns, mode: anyMode, roles: gradients},
 	{kernel: packedMatrices, formats: dense, layout: byRows | byColumns, mode: rounded, roles: training},
@@ -171,8 +174,8 @@ var rules = []rule{
 	{kernel: panelSums, formats: blocks, layout: byRows, mode: exact, roles: anyRole, when: ascending},
 	{kernel: minifloatCodes, formats: minifloats, layout: byRows, mode: exact, roles: anyRole, when: wholeCodes},
 	{kernel: minifloatCodes, formats: minifloats | powers, layout: byRows, mode: rounded, roles: generated, when: wholeCodes},
-	// Tiles of integers would have to be scaled block by block, which takes longer than widening weights to
-	// bfloat16 once for all tokens: so prompts use those with AMX.
+	// Tiles of integers would have to be scaled block by block, which takes longer than widening
+	// weights to bfloat16 once for all tokens. Prompts therefore use bfloat16 tiles with AMX.
 	{kernel: interleavedInt8, formats: blocks, layout: byRows | interleaved16, mode: rounded, roles: generated, needs: integers, when: (*choice).wholeBlocks},
 	{kernel: interleavedInt8, formats: blocks, layout: byRows | interleaved16, mode: rounded, roles: prompt, needs: integersWithoutAMX, when: (*choice).wholeBlocks},
 	{kernel: rowsInt8, formats: quantised, layout: byRows, mode: rounded, roles: generated, when: wholeRowBlocks},
@@ -219,63 +222,69 @@ func pageKernels(s *kernels.Set) bool        { return s.Attention.HasPages() }
 
 func hasColumns(c *choice) bool { return c.w.cols > 0 }
 
-// ascending: the weight was converted, so its columns are added in ascending order.
+// ascending reports whether the weight was converted, so that its columns are added in ascending
+// order.
 func ascending(c *choice) bool { return c.w.ascending && c.w.cols > 0 }
 
-// wholeBlocks: the view begins and ends with blocks of q8_0 or q4_0.
+// wholeBlocks reports whether the view begins and ends at blocks of q8_0 or q4_0.
 func (c *choice) wholeBlocks() bool {
 	return c.w.cols > 0 && (c.w.col|c.w.cols)%quant.BlockColumns == 0
 }
 
-// wholeCodes: kernels take the blocks that share a scale.
+// wholeCodes reports whether kernels support the blocks that share a scale.
 func wholeCodes(c *choice) bool { return c.set.QGEMM.HasMinifloat(&c.w.packed, c.w.col, c.w.cols) }
 
-// wholeRowBlocks: there are kernels for rows of such blocks, and the view has whole ones from the first column on.
+// wholeRowBlocks reports whether there are kernels for rows of such blocks and the view has whole
+// blocks from the first column on.
 func wholeRowBlocks(c *choice) bool { return c.set.QGEMM.HasRows(&c.w.packed, c.w.col, c.w.cols) }
 
-// wholeSteps: rows are whole steps of a tile.
+// wholeSteps reports whether rows are whole steps of a tile.
 func wholeSteps(c *choice) bool { return c.w.cols > 0 && c.w.cols%gemm.BlockK == 0 }
 
-// wholeTiles: rows and columns fill the blocks that are transposed in registers.
+// wholeTiles reports whether rows and columns fill the blocks that are transposed in registers.
 func wholeTiles(c *choice) bool {
 	return c.w.rows >= gemm.SmallBatchRows && c.w.cols > 0 && c.w.cols%gemm.SmallBatchColumns == 0
 }
 
-// fitsCache: the tokens stay in the second-level cache, so that weights are not worth packing.
+// fitsCache reports whether the tokens stay in the second-level cache, so that packing weights is
+// not worthwhile.
 func fitsCache(c *choice) bool { return c.tokens <= smallTokens || 2*c.tokens*c.w.cols <= smallBytes }
 
-// wholeSums: there are kernels for columns of the view, and its rows are whole units of them.
+// wholeSums reports whether there are kernels for columns of the view and its rows are whole
+// units of them.
 func wholeSums(c *choice) bool {
 	return c.w.rows%quant.SumColumns == 0 && c.w.columns(0).TakesSums()
 }
 
-// takesDots: there are kernels for rows of the view.
+// takesDots reports whether there are kernels for rows of the view.
 func takesDots(c *choice) bool {
 	w := c.w.view(0, c.w.rows)
 	return c.set.Quant.TakesDots(&w)
 }
 
-// neighbouringGroups: rows with the same scale are neighbours.
+// neighbouringGroups reports whether rows with the same scale are adjacent.
 func neighbouringGroups(c *choice) bool { return c.w.packed.Index == nil }
 
-// wholeRows: the view begins with the first column of q8_0 or q4_0 and ends with a block.
+// wholeRows reports whether the view begins at the first column of q8_0 or q4_0 and ends at a
+// block.
 func wholeRows(c *choice) bool { return c.w.col == 0 && c.wholeBlocks() }
 
-// worthPacking: there are enough multiplications to pack both operands.
+// worthPacking reports whether there are enough multiplications to make packing both operands
+// worthwhile.
 func worthPacking(c *choice) bool { return c.tokens*c.w.rows*c.w.cols >= fewProducts }
 
-// wholePages: the kernels know one size of pages.
+// wholePages reports whether pages have the size that the kernels support.
 func wholePages(c *choice) bool {
 	return c.k.tokens == attention.PagedTokens && c.v.tokens == attention.PagedTokens
 }
 
-// manyGroups: there are enough tokens to be worth packing.
+// manyGroups reports whether there are enough tokens to make packing worthwhile.
 func manyGroups(c *choice) bool {
 	return c.w.cols > 0 && c.tokens >= groupFrom*c.set.GEMM.GroupTokens
 }
 
 // kernel returns the kernel of the first rule that c meets. Training products without a rule of
-// their own use the rules of prompts.
+// their own use the rules for prompts.
 func (c *choice) kernel() kernel {
 	k := c.first(c.role)
 	if k == noKernel && c.role == trainingRole {
@@ -333,8 +342,8 @@ func (m *matrix) layout() layout {
 	return byRows
 }
 
-// did records that a kernel computes some of w's units. Each call of a kernel has one, and a test
-// compares the records with the table.
+// did records that a kernel computes some of w's units. Every call of a kernel is recorded, and a
+// test compares the records with the table.
 func (w *worker) did(k kernel) { w.ran |= 1 << k }
 
 // modeOf returns whether p's activations may be rounded.

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// codedMatrix checks a weight of coded bfloat16. Kernels are chosen for it as for the plain one.
+// codedMatrix checks a coded bfloat16 weight. Its kernel is the one for the uncoded weight.
 func (b *Backend) codedMatrix(op string, m backend.Matrix) (matrix, bool) {
 	q := m.Quant
 	out := matrix{rows: m.OutRows(), cols: m.InCols(), step: max(m.RowStep, 1), row: m.Row}
@@ -29,7 +29,7 @@ func (b *Backend) codedMatrix(op string, m backend.Matrix) (matrix, bool) {
 	return out, true
 }
 
-// likeCoded makes m a coded weight without data if q says so.
+// likeCoded makes m a coded weight without data if q is coded.
 func (m *matrix) likeCoded(q *backend.Quant) bool {
 	if q.Format != meta.QuantCoded {
 		return false
@@ -42,8 +42,8 @@ func (m *matrix) likeCoded(q *backend.Quant) bool {
 // isCoded reports whether the rows of m are coded, so that products decode them first.
 func (m *matrix) isCoded() bool { return m.coded.Rows > 0 }
 
-// A decodedProduct has copies of the current products for one worker, whose weights are the decoded
-// rows of a unit.
+// A decodedProduct holds copies of the current products for one worker. Their weights are the
+// decoded rows of a unit.
 type decodedProduct struct {
 	dots   linear
 	bf16   bf16Product
@@ -52,8 +52,8 @@ type decodedProduct struct {
 	small  smallBatch
 }
 
-// isFused reports whether rows of a coded weight are decoded while the kernel of p multiplies them. Other kernels
-// read rows that are decoded to memory.
+// isFused reports whether the kernel of p decodes rows of a coded weight while it multiplies
+// them. Other kernels read rows that are decoded in memory.
 func isFused(p product) bool {
 	l := p.base()
 	if l.w.step != 1 {
@@ -73,15 +73,17 @@ func inCodedTiles(l *linear) bool {
 	return (l.kernel == amxOneToken || l.kernel == amxInPlace && l.tokens <= coupleRows) && l.set.Coded.HasTiles(l.w.cols)
 }
 
-// codedUnitRows is the largest number of rows up to fit that are whole calls of the kernels for coded weights, but at least
-// one call. Kernels take rows from anywhere; with less than a whole call at the end of each unit, products of several
-// tokens with long rows take up to 1.4 times as long.
+// codedUnitRows returns the largest number of rows, up to fit, that is a multiple of the rows per
+// call of the kernels for coded weights, but at least the rows of one call. Kernels can start at
+// any row. With a partial call at the end of each unit, products of several tokens with long rows
+// take up to 1.4 times as long.
 func codedUnitRows(fit, rows int) int {
 	const call = coded.BandRows
 	return min(max(fit&^(call-1), call), rows)
 }
 
-// decodedFloats is the scratch for what is decoded of a unit of p, in floats; 0 if it stays in registers.
+// decodedFloats returns the scratch in floats for the decoded weights of a unit of p, or 0 if
+// they stay in registers.
 func decodedFloats(p product) int {
 	l := p.base()
 	switch {
@@ -94,12 +96,12 @@ func decodedFloats(p product) int {
 	}
 	rows := l.unitRows
 	if _, ok := p.(*smallBatch); ok {
-		rows *= 2 // its last unit has what is left over, too
+		rows *= 2 // the last unit also has the remaining rows
 	}
 	return min(rows, l.w.rows) * coded.Stride(l.w.cols) / 4
 }
 
-// unitRange is the rows of a unit of p.
+// unitRange returns the rows of a unit of p.
 func unitRange(p product, unit int) (first, rows int) {
 	l := p.base()
 	switch p.(type) {
@@ -114,9 +116,9 @@ func unitRange(p product, unit int) (first, rows int) {
 	return first, min(l.unitRows, l.w.rows-first)
 }
 
-// runCoded computes a unit of a product with a coded weight: while it decodes rows, or by the plain kernel from
-// rows that it decodes to scratch memory. The kernel is the one of the plain weight either way, and so are
-// the bits.
+// runCoded computes a unit of a product with a coded weight. It decodes rows while it multiplies
+// them, or decodes them in scratch memory and uses the ordinary kernel. The kernel and the bits
+// are those of the uncoded weight either way.
 func (w *worker) runCoded(p product, unit int) {
 	l := p.base()
 	first, rows := unitRange(p, unit)
@@ -152,7 +154,7 @@ func (w *worker) runCoded(p product, unit int) {
 	}
 }
 
-// runFused computes rows of a product with a coded weight while it decodes them.
+// runFused computes rows of a product with a coded weight and decodes them meanwhile.
 func (w *worker) runFused(p product, first, rows int) {
 	l := p.base()
 	w.did(l.kernel)
@@ -164,7 +166,7 @@ func (w *worker) runFused(p product, first, rows int) {
 			c := w.scratch.v
 			l.set.Coded.MulTiles(coded.TilesProduct{C: c, W: &l.w.coded, Row: row, Rows: rows, X: op.panels, XStride: op.words, Panels: ceil(l.tokens, gemm.PanelTokens), Scratch: c[l.decodedAt:]})
 			op.transpose(mat.Floats{V: c, Stride: coupleRows}, first, rows, 0, l.tokens)
-			return // with its bias
+			return // including its bias
 		case amxOneToken:
 			l.set.Coded.MulTiles(coded.TilesProduct{C: y.V, W: &l.w.coded, Row: row, Rows: rows, X: op.pairs.V, Scratch: w.scratch.v[l.decodedAt:]})
 		default:
@@ -176,7 +178,7 @@ func (w *worker) runFused(p product, first, rows int) {
 	l.addBias(0, l.tokens, first, rows)
 }
 
-// decodeRows decodes rows of l's weight from first on. The result is the weight with those rows alone.
+// decodeRows decodes rows of l's weight from first on. It returns a weight with only those rows.
 func (w *worker) decodeRows(l *linear, first, rows int) matrix {
 	stride := coded.Stride(l.w.cols)
 	floats := w.scratch.v[l.decodedAt:][:rows*stride/4]
@@ -194,7 +196,8 @@ func (w *worker) decodeRows(l *linear, first, rows int) matrix {
 	return own
 }
 
-// codedRows are rows of the table of kernels for coded weights: those of plain weights.
+// codedRows returns the rows of the table of kernels for coded weights, which are those for plain
+// weights.
 func codedRows(plain []KernelRow) []KernelRow {
 	rows := slices.Clone(plain)
 	for i := range rows {

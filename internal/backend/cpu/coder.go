@@ -16,25 +16,24 @@ import (
 
 var _ backend.Converter = (*Coder)(nil)
 
-// A Coder is the converter of bfloat16 matrices to [meta.QuantCoded], whose bits are the same in all
-// variants.
+// A Coder converts bfloat16 matrices to [meta.QuantCoded]. All variants compute the same bits.
 type Coder struct{ threads int }
 
-// NewCoder returns a coder with a number of threads.
+// NewCoder returns a Coder that uses the given number of threads.
 func NewCoder(threads int) *Coder { return &Coder{max(threads, 1)} }
 
-// Format is a method of [backend.Converter].
+// Format implements [backend.Converter].
 func (c *Coder) Format() meta.QuantFormat { return meta.QuantCoded }
 
-// Layout is a method of [backend.Converter].
+// Layout implements [backend.Converter].
 func (c *Coder) Layout() string {
 	return "rows of a table, units for exceptions and groups of 128 columns"
 }
 
-// RowGroup is a method of [backend.Converter].
+// RowGroup implements [backend.Converter].
 func (c *Coder) RowGroup() int { return coded.BandRows }
 
-// Converted is a method of [backend.Converter].
+// Converted implements [backend.Converter].
 func (c *Coder) Converted(p backend.Part) (backend.Part, int64, error) {
 	if p.DType != meta.BFloat16 || p.Quant != nil || p.Rank != 2 || p.Transposed || p.Dims[1] == 0 {
 		return p, 0, fmt.Errorf("%v %v cannot be coded", p.DType, p.Shape())
@@ -45,8 +44,8 @@ func (c *Coder) Converted(p backend.Part) (backend.Part, int64, error) {
 	return p, size, nil
 }
 
-// Convert is a method of [backend.Converter]. It fails with [backend.ErrIncompressible] if the weights do
-// not fit.
+// Convert implements [backend.Converter]. It fails with [backend.ErrIncompressible] if the coded
+// weights do not fit their size.
 func (c *Coder) Convert(ctx context.Context, dst, src []byte, p *backend.Part) error {
 	rows, cols := p.Dims[0], p.Dims[1]
 	if _, size, err := c.Converted(*p); err != nil {

@@ -12,11 +12,11 @@ import (
 
 var _ backend.Images = (*Backend)(nil)
 
-// A convolution is a matrix product for each image and group: the weight [out, taps] by the unfolded
-// image [taps, places].
+// A convolution is a matrix product for each image and group: the weight [out, taps] times the
+// unfolded image [taps, places].
 const (
-	tapRows = 384 // rows of the result that are computed at a time
-	tapCols = 64  // and columns: as wide as the kernel's tile
+	tapRows = 384 // rows of the result computed at a time
+	tapCols = 64  // columns computed at a time, as wide as the kernel's tile
 	tapSums = 32  // terms of a partial sum
 )
 
@@ -29,7 +29,7 @@ type convolution struct {
 	w              []float32
 }
 
-// convolution checks what forward and reverse have in common.
+// convolution checks what the forward and the backward operation have in common.
 func (b *Backend) convolution(op string, x, dst, weight tensor.Tensor, a backend.Conv2DArgs) (*convolution, bool) {
 	if b.failed.Load() {
 		return nil, false
@@ -59,22 +59,22 @@ func (b *Backend) convolution(op string, x, dst, weight tensor.Tensor, a backend
 	return c, true
 }
 
-// channels returns unit u of images in rows: the n elements of one image's group.
+// channels returns unit u of images stored in rows: the n elements of one image's group.
 func (c *convolution) channels(m mat.Floats, u, n int) []float32 {
 	return m.V[u/c.groups*m.Stride+u%c.groups*n:][:n]
 }
 
-// weights are those of unit u's group.
+// weights returns the weights of unit u's group.
 func (c *convolution) weights(w []float32, u int) []float32 {
 	n := c.out * c.taps
 	return w[u%c.groups*n:][:n]
 }
 
-// size is the number of elements of the images of a unit.
+// size returns the number of elements of the images in a unit.
 func (c *convolution) size() int { return c.in * c.rows.Size * c.cols.Size }
 
-// Conv2D computes the images at the same time, each with sums of few terms that are added, so that
-// rounding seldom decides in pools and ReLUs after it.
+// Conv2D computes the images concurrently. It adds sums of few terms, so that rounding rarely
+// changes the result of pools and ReLUs that follow.
 func (b *Backend) Conv2D(dst, x, weight, bias tensor.Tensor, a backend.Conv2DArgs) {
 	const op = "conv2d"
 	c, ok := b.convolution(op, x, dst, weight, a)
@@ -108,10 +108,11 @@ func (b *Backend) Conv2D(dst, x, weight, bias tensor.Tensor, a backend.Conv2DArg
 	}), c.images*c.groups, c.images*c.groups*c.out*unfolded)
 }
 
-// mixScratch is the memory of mix.
+// mixScratch is the length of the scratch memory of mix.
 const mixScratch = (tapRows + tapSums) * tapCols
 
-// mix adds p [rows, n] by v [n, cols] to y, in partial sums of tapSums terms, on the caller's thread.
+// mix adds the product of p [rows, n] and v [n, cols] to y, in partial sums of tapSums terms, on
+// the caller's thread.
 func (b *Backend) mix(y, p, v []float32, rows, n, cols int, memory []float32) {
 	for r := 0; r < rows; r += tapRows {
 		high := min(tapRows, rows-r)
@@ -138,8 +139,8 @@ func (b *Backend) mix(y, p, v []float32, rows, n, cols int, memory []float32) {
 	}
 }
 
-// Conv2DGrad takes the images one after another for the weight's gradient, and at the same time for
-// their own.
+// Conv2DGrad computes the weight's gradient image by image, and the images' gradients
+// concurrently.
 func (b *Backend) Conv2DGrad(dx, dweight, dbias, dy, x, weight tensor.Tensor, a backend.Conv2DArgs) {
 	const op = "conv2d gradient"
 	c, ok := b.convolution(op, x, dy, weight, a)
@@ -201,8 +202,9 @@ func (b *Backend) conv2dWeights(c *convolution, dw []float32, grad, in mat.Float
 	}
 }
 
-// each calls f for every run along a row of the images: the tap's row of the unfolded image, where the
-// run begins in it and in the images, of which f takes every step-th element, and its length.
+// each calls f for every run of elements along a row of the images. Its arguments are the tap's
+// row of the unfolded image, where the run begins there and in the images, the step between the
+// elements that f reads, and the length of the run.
 func (c *convolution) each(f func(unfolded, at, step, first, n int)) {
 	kh, kw, width := c.rows.Kernel, c.cols.Kernel, c.cols.Places()
 	for tap := range c.taps {
@@ -226,7 +228,7 @@ func (c *convolution) each(f func(unfolded, at, step, first, n int)) {
 	}
 }
 
-// unfold writes the element that each tap reads at each position.
+// unfold stores the element that each tap reads at each position.
 func unfold[F float](c *convolution, dst, x []F) {
 	width := c.cols.Places()
 	c.each(func(to, at, step, first, n int) {

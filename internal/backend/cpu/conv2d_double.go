@@ -51,7 +51,7 @@ func (b *Backend) conv2dDouble(c *convolution, dst, x tensor.Tensor, bias []floa
 		}
 	}
 	b.run(taskFunc(func(_ *worker, u int) {
-		unfolded := make([]float64, (c.taps+c.taps&1)*c.places) // a last tap of zeros makes their number even
+		unfolded := make([]float64, (c.taps+c.taps&1)*c.places) // a last tap of zeros makes the number even
 		unfold(c, unfolded, image(u))
 		y := at(out, u, c.out*c.places)
 		clear(y)
@@ -73,7 +73,7 @@ func (c *convolution) double(sum []float64, w []float32, image []float64) {
 		}
 		return float64(w[o*c.taps+t])
 	}
-	spare := make([]float64, n) // stands for a row that makes their number even
+	spare := make([]float64, n) // stands for a row that makes the number even
 	for o := 0; o < c.out; o += 2 {
 		row0, row1 := sum[o*n:(o+1)*n], spare
 		if o+1 < c.out {

@@ -17,8 +17,8 @@ import (
 
 var _ backend.Separator = (*Converter)(nil)
 
-// A Converter converts matrices of floats to q8_0 or q4_0, in interleaved rows, or in rows for a device that
-// reads them so.
+// A Converter converts float matrices to q8_0 or q4_0, in interleaved rows, or in plain rows for
+// a device that needs them.
 type Converter struct {
 	format  meta.QuantFormat
 	packing quant.Packing
@@ -27,8 +27,9 @@ type Converter struct {
 	rows    bool
 }
 
-// NewConverter returns a converter to a format, with the kernels of a variant ("" is the best one) and
-// a number of threads. It fails if no kernels convert to the format or the processor lacks the variant.
+// NewConverter returns a converter to a format that uses the kernels of a variant and the given
+// number of threads. An empty variant means the best one. It returns an error if no kernels
+// convert to the format or the processor does not support the variant.
 func NewConverter(format meta.QuantFormat, threads int, variant string) (*Converter, error) {
 	packing, ok := quant.Named(format.String())
 	if !ok || !format.Row().Convert {
@@ -38,17 +39,17 @@ func NewConverter(format meta.QuantFormat, threads int, variant string) (*Conver
 	return &Converter{format: format, packing: packing, set: set, threads: max(threads, 1)}, err
 }
 
-// InRows returns a converter to the same blocks in rows, as a GGUF file has them.
+// InRows returns a converter to the same blocks in plain rows, as in a GGUF file.
 func (c *Converter) InRows() *Converter {
 	out := *c
 	out.rows = true
 	return &out
 }
 
-// Format is a method of [backend.Converter].
+// Format implements [backend.Converter].
 func (c *Converter) Format() meta.QuantFormat { return c.format }
 
-// Layout is a method of [backend.Converter].
+// Layout implements [backend.Converter].
 func (c *Converter) Layout() string {
 	if c.rows {
 		return "rows"
@@ -56,10 +57,10 @@ func (c *Converter) Layout() string {
 	return fmt.Sprintf("bands of %d rows", quant.InterleavedRows)
 }
 
-// RowGroup is a method of [backend.Converter].
+// RowGroup implements [backend.Converter].
 func (c *Converter) RowGroup() int { return quant.InterleavedRows }
 
-// Converted is a method of [backend.Converter].
+// Converted implements [backend.Converter].
 func (c *Converter) Converted(p backend.Part) (backend.Part, int64, error) {
 	_, floats := format(p.DType)
 	if !floats || p.Quant != nil || p.Rank != 2 || p.Dims[1]%quant.BlockColumns != 0 {
@@ -74,8 +75,8 @@ func (c *Converter) Converted(p backend.Part) (backend.Part, int64, error) {
 	return p, size, nil
 }
 
-// Convert is a method of [backend.Converter]. Each thread allocates memory for the rows of a band in
-// conversionChunk columns.
+// Convert implements [backend.Converter]. Each thread allocates memory for conversionChunk
+// columns of the rows of a band.
 func (c *Converter) Convert(ctx context.Context, dst, src []byte, p *backend.Part) error {
 	f, _ := format(p.DType)
 	rows, cols := p.Dims[0], p.Dims[1]
@@ -100,7 +101,7 @@ func (c *Converter) Convert(ctx context.Context, dst, src []byte, p *backend.Par
 	return ctx.Err()
 }
 
-// Separate is a method of [backend.Separator].
+// Separate implements [backend.Separator].
 func (c *Converter) Separate(dst, src []byte, p *backend.Part) error {
 	rows, cols := p.Dims[0], p.Dims[1]
 	row := cols / quant.BlockColumns * c.packing.BlockBytes()
@@ -135,7 +136,7 @@ func (c *Converter) Separate(dst, src []byte, p *backend.Part) error {
 	return nil
 }
 
-// faultOf returns the error of a panic.
+// faultOf returns the error for a panic.
 func faultOf(panicked any) error {
 	if address, ok := hostmem.FaultAddress(panicked); ok {
 		return &backend.FaultError{Address: address}
@@ -143,11 +144,11 @@ func faultOf(panicked any) error {
 	return fmt.Errorf("backend: conversion failed: %v", panicked)
 }
 
-// conversionChunk is the number of columns that are converted at a time. It takes some microseconds;
-// kernels cannot be interrupted.
+// conversionChunk is the number of columns converted at a time. They take some microseconds;
+// kernels cannot be preempted.
 const conversionChunk = 4096
 
-// A conversion is a matrix whose bands the threads convert one by one.
+// A conversion is a matrix whose bands of interleaved rows the threads convert one by one.
 type conversion struct {
 	*Converter
 	ctx        context.Context
@@ -158,7 +159,7 @@ type conversion struct {
 	err        atomic.Pointer[error]
 }
 
-// fail keeps the first error.
+// fail keeps err if it is the first error.
 func (w *conversion) fail(err error) { w.err.CompareAndSwap(nil, &err) }
 
 // run converts bands until none is left.

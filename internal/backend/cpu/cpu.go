@@ -20,21 +20,22 @@ import (
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Options configure a [Backend]. The zero value is one thread and the best kernels.
+// Options configure a [Backend]. The zero value means one thread and the best kernels.
 type Options struct {
 	Threads int             // 0 means 1
-	Variant string          // of the kernels; "" is the best one this processor has
-	Ledger  *hostmem.Ledger // counts the memory; nil counts nothing
-	Arena   *hostmem.Arena  // for tensors; nil means memory of their own
-	// Layout says where threads run: all except the caller's stay on their memory nodes. nil leaves
-	// them to the system.
+	Variant string          // kernel variant; "" means the best one that this processor supports
+	Ledger  *hostmem.Ledger // counts the memory; if nil, nothing is counted
+	Arena   *hostmem.Arena  // memory for tensors; if nil, they are allocated separately
+	// Layout determines where threads run: all except the caller's are pinned to their memory
+	// nodes. If it is nil, the system places them.
 	Layout *topology.Layout
-	// Reading reports whether weights are being read that a pass waits for. If the threads, which are few, leave no
-	// processor for reads, they sleep then as soon as they find no work. nil means never. Threads call it often.
+	// Reading reports whether weights are being read that a pass waits for. If the threads leave
+	// no processor for reads, they park as soon as they find no work while Reading returns true.
+	// nil means never. It is called often and must be safe for concurrent use.
 	Reading func() bool
 }
 
-// Backend computes on the host. See the package comment.
+// Backend computes on the host. See the package documentation.
 type Backend struct {
 	set    *kernels.Set
 	pool   *pool
@@ -46,10 +47,10 @@ type Backend struct {
 	failed atomic.Bool
 	blocks map[*byte]*hostmem.Block
 
-	vectors [4]scratch // of operands that had to be widened
-	input   scratch    // of an input that was rounded
+	vectors [4]scratch // operands that had to be widened
+	input   scratch    // an input that was rounded
 	gemm    *matmul.Multiplier
-	// The operations. Their values are kept, so that a call allocates nothing.
+	// The operations. They are kept so that a call does not allocate.
 	products        products
 	attention       attentionOp
 	byRole          spansByRole
@@ -87,7 +88,8 @@ type Backend struct {
 	move    move
 }
 
-// New starts a backend's threads. It fails if the processor lacks o.Variant.
+// New starts the threads of a backend. It returns an error if the processor does not support
+// o.Variant.
 func New(o Options) (*Backend, error) {
 	set, err := kernels.Select(o.Variant)
 	if err != nil {
@@ -104,7 +106,7 @@ func New(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Variant returns the name of the kernels in use.
+// Variant returns the name of the kernel variant in use.
 func (b *Backend) Variant() string { return b.set.Name }
 
 // Lanes returns the number of partial sums of a dot product in float32.
@@ -113,12 +115,12 @@ func (b *Backend) Lanes() int { return b.set.Lanes }
 // Threads returns the number of threads that share an operation.
 func (b *Backend) Threads() int { return len(b.pool.workers) }
 
-// New allocates off the Go heap, in whole pages.
+// New allocates a tensor outside the Go heap, in whole pages.
 func (b *Backend) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	return b.alloc(hostmem.Activations, dtype, dims)
 }
 
-// Memory returns the backend's memory, counted for another purpose than activations.
+// Memory returns memory of the backend that is counted for purpose p instead of activations.
 func (b *Backend) Memory(p hostmem.Purpose) backend.Memory { return purposeful{b, p} }
 
 type purposeful struct {
@@ -130,12 +132,12 @@ func (m purposeful) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	return m.alloc(m.purpose, dtype, dims)
 }
 
-// Discard returns the pages of t, a part of what New returned, to the system. t's elements are undefined
-// until they are written.
+// Discard returns the pages of t to the system. t is a part of a tensor that New returned. Its
+// elements are undefined until they are written.
 func (b *Backend) Discard(t tensor.Tensor) { hostmem.Discard(t.Data[:t.Bytes()]) }
 
-// SmallPages backs t, an unused part of what New returned, by pages of the smallest size, also where it
-// shares a huge page with its neighbour.
+// SmallPages backs t with pages of the smallest size, even if it shares a huge page with its
+// neighbour. t is an unused part of a tensor that New returned.
 func (b *Backend) SmallPages(t tensor.Tensor) { hostmem.SmallPages(t.Data[:t.Bytes()]) }
 
 func (b *Backend) alloc(p hostmem.Purpose, dtype meta.DType, dims []int) (tensor.Tensor, error) {
@@ -166,7 +168,8 @@ func (b *Backend) block(p hostmem.Purpose, size int) (*hostmem.Block, error) {
 	return hostmem.Alloc(b.ledger, p, size)
 }
 
-// Free frees t, which New returned. It ignores other tensors, and views with another start.
+// Free frees t, which New returned. It ignores other tensors, including views that begin
+// elsewhere.
 func (b *Backend) Free(t tensor.Tensor) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,7 +182,8 @@ func (b *Backend) Free(t tensor.Tensor) {
 	}
 }
 
-// Sync returns the first error since the last Sync. The operations are done already.
+// Sync returns the first error since the last Sync. It does not wait, because operations are
+// complete when they return.
 func (b *Backend) Sync() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,7 +193,7 @@ func (b *Backend) Sync() error {
 	return err
 }
 
-// Close ends the threads and frees all memory.
+// Close stops the threads and frees all memory.
 func (b *Backend) Close() error {
 	b.pool.close()
 	var errs []error
@@ -207,7 +211,7 @@ func (b *Backend) Close() error {
 	return errors.Join(errs...)
 }
 
-// fail keeps the first error.
+// fail keeps the error if it is the first.
 func (b *Backend) fail(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -221,8 +225,8 @@ func (b *Backend) setError(err error) {
 	b.failed.Store(true)
 }
 
-// recovered turns a panic of a unit into the sticky error: a memory fault if it has an address,
-// else an operand that the checks did not reject.
+// recovered turns a panic of a unit into the sticky error: a memory fault if the panic has an
+// address, or else a fault in an operand that the checks did not find.
 func (b *Backend) recovered(r any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -233,15 +237,16 @@ func (b *Backend) recovered(r any) {
 	b.setError(fmt.Errorf("backend: operation failed: %v\n%s", r, debug.Stack()))
 }
 
-// run runs an operation unless an earlier one failed. work is the number of steps of all units.
+// run runs an operation unless an earlier one failed. work is the number of steps of all units
+// together.
 func (b *Backend) run(t task, units, work int) {
 	if !b.failed.Load() {
 		b.pool.run(t, units, work)
 	}
 }
 
-// Parallel calls f for each unit, in any order, on the backend's threads, as operations do. A panic of f
-// is the error of the next Sync.
+// Parallel calls f for each unit, in any order, on the backend's threads. A panic of f becomes
+// the error of the next Sync.
 func (b *Backend) Parallel(units int, f func(unit int)) {
 	b.run(taskFunc(func(_ *worker, unit int) { f(unit) }), units, worthSharing)
 }

@@ -5,14 +5,14 @@ import (
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
-// Sizes of a unit of Linear for many tokens. A piece of k of the unit's weights, widened and
-// packed, and the lanes of all sums stay in the second-level cache for all tokens; the piece of a
-// group of tokens stays in the first-level cache.
+// The size of a unit of Linear for many tokens. A piece of k of the unit's weights, widened and
+// packed, and the lanes of all sums stay in the second-level cache for all tokens. The same piece
+// of a group of tokens stays in the first-level cache.
 const (
 	groupRows = 48
 	groupStep = 512 // of k: whole rounds of any variant's lanes
 	sumBytes  = 512 << 10
-	groupFrom = 4 // groups of tokens from which packing pays
+	groupFrom = 4 // the number of groups of tokens from which packing is faster
 )
 
 // packedGroups are the packed tokens of a Linear; tokens is 0 without packing.

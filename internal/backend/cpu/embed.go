@@ -17,7 +17,7 @@ type embed struct {
 	scale float32
 }
 
-// Embed widens rows of a table. It checks their numbers.
+// Embed widens rows of a table. It checks their indices.
 func (b *Backend) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32) {
 	if b.failed.Load() {
 		return
@@ -70,7 +70,7 @@ func (b *Backend) Copy(dst, src tensor.Tensor) error {
 	return nil
 }
 
-// moveBytes limits one copy, because the scheduler cannot interrupt it.
+// moveBytes limits one copy, because the scheduler cannot preempt it.
 const moveBytes = 256 << 10
 
 func (op *move) run(_ *worker, _ int) {

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// rowOf returns the span of row i of an operation on spans, and its number in it.
+// rowOf returns the span of row i of an operation on spans, and the row's index in it.
 func rowOf(spans []backend.Span, i int) (*backend.Span, int) {
 	for j := range spans {
 		if s := &spans[j]; i < s.Rows {
@@ -20,7 +20,8 @@ func rowOf(spans []backend.Span, i int) (*backend.Span, int) {
 	return nil, 0
 }
 
-// entryKeys are entries in the pages of a layer, one for every rate positions.
+// entryKeys are the compressed keys (entries) in the pages of a layer, one for every rate
+// positions.
 type entryKeys struct {
 	pageRows
 	rate int
@@ -90,8 +91,8 @@ func (op *chooseEntries) run(w *worker, unit int) {
 	chooseHighest(row(op.chosen, s.First+i, op.a.Count), scores)
 }
 
-// attentionEntries is one call of AttentionEntries. A unit is a row with some of the query heads. It sums the
-// keys of the window first, in ascending position, and then the entries.
+// attentionEntries is one call of AttentionEntries. A unit is a row with some of the query heads.
+// It sums the keys of the window first, in ascending position, and then the entries.
 type attentionEntries struct {
 	attentionOp
 	entries entryKeys
@@ -122,7 +123,7 @@ func (b *Backend) AttentionEntries(dst, q, chosen tensor.Tensor, kv backend.KV, 
 	b.run(&b.toEntries, op.rows*op.parts, op.rows*op.most*a.Heads*max(1, a.Dim/8))
 }
 
-// entriesOf checks the operands of attention to entries.
+// entriesOf checks the operands of attention over entries.
 func (b *Backend) entriesOf(q, chosen tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, e backend.EntryArgs) (op attentionEntries, ok bool) {
 	n := q.Rows()
 	if a.Heads < 1 || a.KVHeads != 1 || a.Dim < 1 || a.ValueDim != a.Dim || a.Window < 1 || a.Chunk != 0 || a.Softcap != 0 || e.Rate < 1 || e.First != a.Dim || e.Extra < 0 {
@@ -169,7 +170,7 @@ func (op *attentionEntries) run(w *worker, unit int) {
 		gather: func(rows []float32, base, n int, _ bool, wide []float32) { op.gather(rows, s, &seen, base, n, wide) }}, w.scratch.v)
 }
 
-// seenKeys are the keys that a row sees: positions [first, first+window), then entries.
+// seenKeys describes the keys that a row sees: positions [first, first+window), then entries.
 type seenKeys struct {
 	first, window, count int
 	chosen               []float32 // nil for all entries from the first on
@@ -188,7 +189,7 @@ func (op *attentionEntries) seen(r, position int) seenKeys {
 	return k
 }
 
-// entry is the number of the i-th entry that the row sees.
+// entry returns the index of the i-th entry that the row sees.
 func (k *seenKeys) entry(i int) int {
 	if k.chosen != nil {
 		return int(math.Float32bits(k.chosen[i]))

@@ -21,7 +21,7 @@ type gatedLRU struct {
 // lruChannels is the number of channels of a unit.
 const lruChannels = 64
 
-// GatedLRU shares sequences and channels among the threads.
+// GatedLRU distributes sequences and channels over the threads.
 func (b *Backend) GatedLRU(dst tensor.Tensor, in backend.GatedLRUInputs, s backend.States, a backend.GatedLRUArgs) {
 	if b.failed.Load() {
 		return
@@ -34,7 +34,7 @@ func (b *Backend) GatedLRU(dst tensor.Tensor, in backend.GatedLRUInputs, s backe
 	b.run(op, len(s.Spans)*ceil(a.Channels, lruChannels), 16*rows*a.Channels)
 }
 
-// gatedLRU checks the operands of a gated unit of so many rows.
+// gatedLRU checks the operands of a gated linear recurrent unit with the given number of rows.
 func (b *Backend) gatedLRU(op *gatedLRU, rows int, in backend.GatedLRUInputs, s backend.States, a backend.GatedLRUArgs) (ok bool) {
 	const name = "gated unit"
 	if a.Channels < 1 || !(a.Power > 0) {
@@ -68,7 +68,7 @@ func (op *gatedLRU) run(w *worker, unit int) {
 	}
 }
 
-// rates sets dst to what gates of channels from begin on are multiplied by.
+// rates sets dst to the factors by which gates of channels from begin on are multiplied.
 func (op *gatedLRU) rates(dst []float32, begin int) {
 	for i, rate := range op.rate[begin:][:len(dst)] {
 		dst[i] = float32(float64(op.args.Power) * softplus(float64(rate)))
@@ -88,7 +88,7 @@ func (op *gatedLRU) token(state, rates []float32, span *backend.StateSpan, t, be
 	}
 }
 
-// lruStep returns what a state and the operand of a token are multiplied by.
+// lruStep returns the factors of a state and of the operand of a token.
 func lruStep(rate, gate float32) (decay, share float64) {
 	decay = vector.AccurateExp(-float64(rate) * float64(gate))
 	return decay, math.Sqrt(1 - decay*decay)

@@ -14,7 +14,8 @@ type pageRows struct {
 	first, dim int
 }
 
-// copyTo copies the channels at a position to dst. wide is scratch memory, pages.widened floats.
+// copyTo copies the channels at a position to dst. wide is scratch memory of pages.widened
+// floats.
 func (k *pageRows) copyTo(dst []float32, table []int32, position int, wide []float32) {
 	p := &k.pages
 	data := p.data[int(table[position/p.tokens])*p.page+position%p.tokens*p.row:]
@@ -33,13 +34,14 @@ type gatheredRow struct {
 	gather func(rows []float32, base, n int, values bool, wide []float32)
 }
 
-// gatheredScratch is the scratch of attendGathered in floats, for so many heads and keys. wide is that of gather.
+// gatheredScratch returns the scratch of attendGathered in floats, for the given numbers of heads
+// and keys. wide is that of gather.
 func (op *attentionOp) gatheredScratch(heads, most, wide int) int {
 	return heads*most + 2*keyBlock*max(op.a.Dim, op.a.ValueDim) + wide
 }
 
-// attendGathered is attention of r to its keys, which are copied to scratch in blocks. It sums them in the order in which
-// r has them.
+// attendGathered computes attention of r over its keys, which are copied to scratch memory in
+// blocks. It sums them in the order that r lists them in.
 func (op *attentionOp) attendGathered(r gatheredRow, scratch []float32) {
 	dim, width := op.a.Dim, op.a.ValueDim
 	block := keyBlock * max(dim, width)
@@ -73,8 +75,8 @@ func (op *attentionOp) partOfHeads(part, parts int) (head, heads int) {
 	return head, min(heads, op.a.Heads-head)
 }
 
-// An indexedRow is one row of an indexer's queries. The score of a key is the sum over heads of the head's weight times
-// what is positive of its product.
+// An indexedRow is one row of an indexer's queries. The score of a key is the sum over heads of
+// the head's weight times its dot product, clamped below at 0.
 type indexedRow struct {
 	set      *kernels.Set
 	a        *backend.IndexArgs

@@ -16,7 +16,7 @@ type taskFunc func(w *worker, unit int)
 
 func (f taskFunc) run(w *worker, unit int) { f(w, unit) }
 
-// each cuts rows of cols elements into units and calls f for each row.
+// each divides rows of cols elements into units and calls f for each row.
 func (b *Backend) each(rows, cols int, f func(w *worker, r int)) {
 	per := rowsPerUnit(cols)
 	b.run(taskFunc(func(w *worker, unit int) {
@@ -26,7 +26,7 @@ func (b *Backend) each(rows, cols int, f func(w *worker, r int)) {
 	}), ceil(rows, per), 4*rows*cols)
 }
 
-// optional is floats for a t that may be absent: V is nil then.
+// optional is floats for a tensor that may be absent; then V is nil.
 func (b *Backend) optional(op, name string, t tensor.Tensor, rows, cols int) (mat.Floats, bool) {
 	if t.IsZero() {
 		return mat.Floats{}, true
@@ -34,7 +34,8 @@ func (b *Backend) optional(op, name string, t tensor.Tensor, rows, cols int) (ma
 	return b.floats(op, name, t, rows, cols)
 }
 
-// gradient returns a vector of n elements to add to, and its stride; nil if t is absent.
+// gradient returns a vector of n elements to add to, and its stride. The vector is nil if t is
+// absent.
 func (b *Backend) gradient(op, name string, t tensor.Tensor, n int) (v []float32, stride int, ok bool) {
 	if t.IsZero() {
 		return nil, 1, true
@@ -56,7 +57,7 @@ func (b *Backend) gradient(op, name string, t tensor.Tensor, n int) (v []float32
 	return m.V, m.Stride, ok
 }
 
-// Zero clears row by row.
+// Zero clears x row by row.
 func (b *Backend) Zero(x tensor.Tensor) {
 	if b.failed.Load() {
 		return
@@ -75,7 +76,7 @@ func (b *Backend) Zero(x tensor.Tensor) {
 	b.each(rows, cols, func(_ *worker, r int) { clear(row(m, r, cols)) })
 }
 
-// Round works row by row.
+// Round rounds x row by row.
 func (b *Backend) Round(x tensor.Tensor, dtype meta.DType) {
 	if b.failed.Load() || dtype == meta.Float32 {
 		return
@@ -97,7 +98,8 @@ func (b *Backend) Round(x tensor.Tensor, dtype meta.DType) {
 	})
 }
 
-// EmbedGrad shares the columns among the threads, so that equal ids add up in order.
+// EmbedGrad distributes the columns over the threads, so that rows with equal ids are added in
+// order.
 func (b *Backend) EmbedGrad(dtable backend.Matrix, dy tensor.Tensor, ids []int32, scale float32) {
 	if b.failed.Load() {
 		return
@@ -155,7 +157,7 @@ func (b *Backend) ScatterAddGrad(dx tensor.Tensor, dweights []float32, dy, x ten
 	})
 }
 
-// StoreKVGrad moves the gradients of a token at a time.
+// StoreKVGrad moves the gradients token by token.
 func (b *Backend) StoreKVGrad(dkv backend.KV, dk, dv tensor.Tensor, slots []int32) {
 	if b.failed.Load() {
 		return
@@ -179,7 +181,7 @@ func (b *Backend) StoreKVGrad(dkv backend.KV, dk, dv tensor.Tensor, slots []int3
 	})
 }
 
-// dot is summed in four lanes of float64.
+// dot returns the dot product of x and y, summed in four lanes of float64.
 func dot(x, y []float32) float64 {
 	var s [4]float64
 	y = y[:len(x)]

@@ -8,7 +8,8 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// alternatingGrad is one reverse of an operation of alternating updates. Gradients whose V is nil are not computed.
+// alternatingGrad is one backward operation of alternating updates. Gradients whose V is nil are
+// not computed.
 type alternatingGrad struct {
 	set                    *vector.Kernels
 	dx, dother, dweights   mat.Floats
@@ -67,7 +68,7 @@ func (b *Backend) reverseAlternating(op *alternatingGrad, step func(w *worker, r
 	b.each(rows, cols*op.count, step)
 }
 
-// predict goes back through a row of PredictStreams.
+// predict computes the backward pass of PredictStreams for a row.
 func (op *alternatingGrad) predict(_ *worker, r int) {
 	n, width := op.count, op.width
 	dy, x, weights := row(op.dy, r, n*width), row(op.x, r, n*width), row(op.weights, r, n*n)
@@ -88,7 +89,7 @@ func (op *alternatingGrad) predict(_ *worker, r int) {
 	}
 }
 
-// correct goes back through a row of CorrectStreams.
+// correct computes the backward pass of CorrectStreams for a row.
 func (op *alternatingGrad) correct(w *worker, r int) {
 	n, width := op.count, op.width
 	dy, weights, total := row(op.dy, r, n*width), row(op.weights, r, n), w.scratch.v[:width]
@@ -112,7 +113,7 @@ func (op *alternatingGrad) correct(w *worker, r int) {
 	}
 }
 
-// magnify goes back through a row of Magnify.
+// magnify computes the backward pass of Magnify for a row.
 func (op *alternatingGrad) magnify(_ *worker, r int) {
 	dy, x, as := row(op.dy, r, op.width), row(op.x, r, op.width), row(op.other, r, op.width)
 	n := float64(op.width)
@@ -130,7 +131,7 @@ func (op *alternatingGrad) magnify(_ *worker, r int) {
 	}
 }
 
-// cutOff goes back through a row of CutOff.
+// cutOff computes the backward pass of CutOff for a row.
 func (op *alternatingGrad) cutOff(_ *worker, r int) {
 	dy, x, dx := row(op.dy, r, op.width), row(op.x, r, op.width), op.dx
 	if dx.V == nil {
@@ -145,7 +146,7 @@ func (op *alternatingGrad) cutOff(_ *worker, r int) {
 			passed += float64(dy[i])
 		}
 	}
-	slope := 0.0 // of the edge by x, over the distance to the mean
+	slope := 0.0 // derivative of the threshold by x, divided by the distance to the mean
 	if deviation > 0 {
 		slope = float64(op.by) / deviation
 	}

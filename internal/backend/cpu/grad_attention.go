@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// attentionGrad is one reverse of Attention. A unit is all queries of a span that share a key/value
-// head, in order, because they add to the gradients of the same keys.
+// attentionGrad is one backward operation of Attention. A unit is all queries of a span that
+// share a key/value head, in order, because they add to the gradients of the same keys.
 type attentionGrad struct {
 	attentionOp
 	cut     // of all spans
@@ -24,7 +24,7 @@ type attentionGrad struct {
 	blocks    backend.BlockArgs // with Count 0 for all positions
 }
 
-// AttentionGrad computes the scores again, a tile of queries at a time.
+// AttentionGrad recomputes the scores, one tile of queries at a time.
 func (b *Backend) AttentionGrad(dq tensor.Tensor, dkv backend.KV, d backend.ScoreGradients, dy, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
 	if b.failed.Load() {
 		return
@@ -32,7 +32,7 @@ func (b *Backend) AttentionGrad(dq tensor.Tensor, dkv backend.KV, d backend.Scor
 	b.reverseAttention(&attentionGrad{attentionOp: attentionOp{set: b.set, spans: spans, a: a, group: a.Heads / a.KVHeads}}, dq, dkv, d, dy, q, kv)
 }
 
-// AttentionBlocksGrad computes the scores of all positions, and leaves out those that are not chosen.
+// AttentionBlocksGrad computes the scores of all positions and ignores those that are not chosen.
 func (b *Backend) AttentionBlocksGrad(dq tensor.Tensor, dkv backend.KV, dy, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, blocks backend.ChosenBlocks) {
 	if b.failed.Load() {
 		return
@@ -93,7 +93,7 @@ func (b *Backend) reverseAttention(op *attentionGrad, dq tensor.Tensor, dkv back
 	op.closeRelative(profiles)
 }
 
-// unit takes the queries of a span for one key/value head, tile by tile.
+// unit computes the queries of a span for one key/value head, tile by tile.
 func (op *attentionGrad) unit(scratch []float32, span, kvHead int) {
 	s := &op.spans[span]
 	for first := 0; first < s.Rows; first += op.tokens {
@@ -105,8 +105,8 @@ func (op *attentionGrad) unit(scratch []float32, span, kvHead int) {
 	}
 }
 
-// tile adds the gradients of the queries of one tile. Row i of its matrices is a token and
-// a head, as in attention.
+// tile adds the gradients of the queries of one tile. Row i of its matrices is a token and a
+// head, as in attention.
 func (op *attentionGrad) tile(memory []float32, t *tileOf, span int) {
 	dim, width, m := op.a.Dim, op.a.ValueDim, t.tokens*t.heads
 	scratch := cutter(memory)
@@ -147,7 +147,7 @@ func (op *attentionGrad) tile(memory []float32, t *tileOf, span int) {
 }
 
 // query turns one query's scores into weights, and the gradients of the weights into those of the
-// products of keys and query. The query sees [lo, hi); the rest becomes 0.
+// dot products of keys and query. The query sees [lo, hi); elements outside become 0.
 func (op *attentionGrad) query(scores, grads []float32, lo, hi, query, head, span int) {
 	for _, v := range [...][]float32{scores, grads} {
 		clear(v[:lo])
@@ -178,7 +178,8 @@ func (op *attentionGrad) query(scores, grads []float32, lo, hi, query, head, spa
 	op.relativeGrad(g, query, head, span)
 }
 
-// sparse is query for a row r that sees its chosen blocks of the positions before end, and the tail behind them.
+// sparse is query for a row r that sees its chosen blocks of the positions before end, and the
+// tail after them.
 func (op *attentionGrad) sparse(scores, grads []float32, end, r, head, span int) {
 	count := op.blocks.Count
 	p, g := make([]float32, 0, op.blocks.Most()), make([]float32, 0, op.blocks.Most())

@@ -17,7 +17,7 @@ type deltaRuleGrad struct {
 	longest        int
 }
 
-// DeltaRuleGrad shares sequences and value heads among the threads.
+// DeltaRuleGrad distributes sequences and value heads over the threads.
 func (b *Backend) DeltaRuleGrad(d backend.DeltaInputs, dy tensor.Tensor, in backend.DeltaInputs, s backend.States, a backend.DeltaArgs) {
 	if b.failed.Load() {
 		return
@@ -48,7 +48,7 @@ func (b *Backend) DeltaRuleGrad(d backend.DeltaInputs, dy tensor.Tensor, in back
 	perHead(ddtBias, op.ddtBias)
 }
 
-// longest returns the number of rows of the longest span.
+// longest returns the number of rows in the longest span.
 func longest(spans []backend.StateSpan) (n int) {
 	for _, s := range spans {
 		n = max(n, s.Rows)
@@ -56,7 +56,7 @@ func longest(spans []backend.StateSpan) (n int) {
 	return n
 }
 
-// floats returns the scratch memory of a unit.
+// floats returns the length of the scratch memory of a unit.
 func (op *deltaRuleGrad) floats() int {
 	k, v := op.args.KeyDim, op.args.ValueDim
 	n := replayFloats(k*v, op.longest) + replayEvery(op.longest)*(2*k+2*v+2) + 2*k + 5*v
@@ -66,7 +66,8 @@ func (op *deltaRuleGrad) floats() int {
 	return n
 }
 
-// deltaTokens is what a unit keeps of the tokens after a checkpoint, and what it needs for one.
+// deltaTokens holds what a unit keeps of the tokens after a checkpoint, and its memory for one
+// token.
 type deltaTokens struct {
 	every        int
 	kq, by       []float32 // of each token: key and query, and what they were multiplied by
@@ -109,8 +110,8 @@ func (op *deltaRuleGrad) unit(w *worker, span, head int, shared mat.Floats) {
 	})
 }
 
-// back takes the gradient of the state after token t to that before it. dkq becomes the gradients of its
-// key and query.
+// back turns the gradient of the state after token t into that of the state before it. dkq
+// becomes the gradients of its key and query.
 func (op *deltaRuleGrad) back(kept *deltaTokens, before, gradient, dkq []float32, span, head, t int) {
 	k, v := op.args.KeyDim, op.args.ValueDim
 	i, r := t%kept.every, op.states.spans[span].First+t
@@ -152,7 +153,8 @@ func (op *deltaRuleGrad) back(kept *deltaTokens, before, gradient, dkq []float32
 	}
 }
 
-// fadeGrad is the reverse of fade: it takes the gradient of a faded state to that of the state before.
+// fadeGrad is the backward operation of fade: it turns the gradient of a decayed state into that
+// of the state before.
 func (op *deltaRuleGrad) fadeGrad(before, gradient []float32, span, r, head int) {
 	dim, width := op.args.KeyDim, op.args.ValueDim
 	for i := range dim {
@@ -162,8 +164,8 @@ func (op *deltaRuleGrad) fadeGrad(before, gradient []float32, span, r, head int)
 	}
 }
 
-// unitGrad turns the gradient of what deltaRule.unit returned, y, into that of its operand. by is what
-// the operand was multiplied by, and inverse 1/scale².
+// unitGrad turns the gradient of y, which deltaRule.unit returned, into that of its operand. by
+// is the factor of the operand, and inverse 1/scale².
 func unitGrad(d, y []float32, by float32, inverse float64) {
 	along := float32(dot(d, y) * inverse)
 	for i, v := range y {
@@ -171,7 +173,7 @@ func unitGrad(d, y []float32, by float32, inverse float64) {
 	}
 }
 
-// strengthSlope is the derivative of a strength by the operand of its sigmoid.
+// strengthSlope returns the derivative of a strength by the operand of its sigmoid.
 func (op *deltaRuleGrad) strengthSlope(strength float32) float32 {
 	if most := op.args.Strength; most != 0 {
 		return strength * (1 - strength/most)
@@ -179,7 +181,8 @@ func (op *deltaRuleGrad) strengthSlope(strength float32) float32 {
 	return strength * (1 - strength)
 }
 
-// decayGrad adds the gradients of what decay i of a head depends on at a row, given that of its logarithm.
+// decayGrad adds the gradients of the operands of decay i of a head at a row, given the gradient
+// of the decay's logarithm.
 func (op *deltaRuleGrad) decayGrad(span, r, head, i int, dlog float64) {
 	at := float64(row(op.a, r, i+1)[i]) + float64(op.dtBias[i])
 	rate := rateOf(op.aLog[head], op.args.Rates)
@@ -196,7 +199,7 @@ func (op *deltaRuleGrad) decayGrad(span, r, head, i int, dlog float64) {
 	}
 }
 
-// add adds up the gradients of a key and a query.
+// add adds the gradients of a key and a query.
 func (op *deltaRuleGrad) add(r, head int, dkq []float32) {
 	k := op.args.KeyDim
 	key := op.args.KeyHead(head) * k

@@ -19,7 +19,7 @@ type poolGrad struct {
 	dbias  []float32  // or nil
 }
 
-// PoolGrad computes the softmax again.
+// PoolGrad recomputes the softmax.
 func (b *Backend) PoolGrad(dx, dbias, dy, x, bias tensor.Tensor, s backend.States, a backend.PoolArgs) {
 	if b.failed.Load() {
 		return
@@ -51,14 +51,15 @@ func (b *Backend) PoolGrad(dx, dbias, dy, x, bias tensor.Tensor, s backend.State
 	}), ceil(a.Dim, poolChannels), 128*rows*op.series*a.Dim)
 }
 
-// entry adds the gradients of channels [begin, end) of the entry that ends at a position of the sequence that begins at row
-// start.
+// entry adds the gradients of channels [begin, end) of the entry that ends at a position. The
+// sequence begins at row start.
 func (op *poolGrad) entry(start, position, begin, end int) {
 	first, width := op.first(position), op.series*op.a.Dim
 	weights := make([]float64, position+1-first)
 	dy := row(op.dy, start+position, op.a.Dim)
 	for c := begin; c < end; c++ {
-		// at is where the value of a token is in its row, and where its bias is. Its gate is width behind the value.
+		// at returns a token's row, the index of its value there, and that of its bias. Its gate
+		// is width elements after the value.
 		at := func(p int) (x []float32, value, bias int) {
 			series := op.seriesOf(p, position)
 			return row(op.x, start+p, 2*width), series*op.a.Dim + c, (p%op.a.Rate*op.series+series)*op.a.Dim + c
@@ -91,28 +92,31 @@ func (op *poolGrad) entry(start, position, begin, end int) {
 	}
 }
 
-// entriesGrad is a reverse of AttentionEntries. Rows add to the gradients of the same keys in order. With a sequence for each
-// thread, a unit is a sequence. Else the threads share some rows at a time: first the weights of their queries, a row a unit,
-// then the gradients of keys and entries, some columns a unit.
+// entriesGrad is a backward operation of AttentionEntries. Rows add to the gradients of the same
+// keys in order. If there is a sequence for each thread, a unit is a sequence. Otherwise the
+// threads share some rows at a time: first the weights of their queries, one row per unit, then
+// the gradients of keys and entries, some columns per unit.
 type entriesGrad struct {
 	attentionGrad // but for values, which are keys
 	seen          attentionEntries
 }
 
-// entriesRow is a row of a span, with memory for the weights of its queries and the place of its sinks' gradients.
+// entriesRow is a row of a span, with memory for the weights of its queries and the place of its
+// sinks' gradients.
 type entriesRow struct {
 	span, i int
 	weights []float32
 	sinks   int
 }
 
-// Rows at a time for each thread, and of what the columns of a unit are a multiple: neither changes a bit.
+// The number of rows at a time for each thread, and the number that divides the columns of a
+// unit. Neither changes results.
 const (
 	entriesRows    = 8
 	entriesColumns = 64
 )
 
-// attentionEntriesGrad computes the scores of each row again.
+// attentionEntriesGrad recomputes the scores of each row.
 func (b *Backend) attentionEntriesGrad(dq tensor.Tensor, dkv backend.KV, dy, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs, chosen backend.ChosenBlocks) {
 	const name = "gradient of attention to entries"
 	e, n := chosen.Entries, q.Rows()
@@ -154,7 +158,7 @@ func (b *Backend) attentionEntriesGrad(dq tensor.Tensor, dkv backend.KV, dy, q t
 	}
 }
 
-// sequence takes the rows of a span.
+// sequence computes the rows of a span.
 func (op *entriesGrad) sequence(memory []float32, span int) {
 	scratch := cutter(memory)
 	weights := scratch.take(op.pitch())
@@ -205,19 +209,19 @@ func (b *Backend) shareEntries(op *entriesGrad, withSinks bool, sinks []float32)
 	return nil
 }
 
-// work is the cost of a row.
+// work returns the cost of a row.
 func (op *entriesGrad) work() int { return op.seen.most * op.a.Heads * op.a.Dim }
 
-// pitch is the number of weights of a row, with their gradients.
+// pitch returns the number of weights of a row, with their gradients.
 func (op *entriesGrad) pitch() int { return 2 * op.a.Heads * op.seen.most }
 
-// matrices are the weights of the queries of a row that sees n keys, and their gradients.
+// matrices returns the weights of the queries of a row that sees n keys, and their gradients.
 func (op *entriesGrad) matrices(at entriesRow, n int) (scores, grads mat.Floats) {
 	scratch := cutter(at.weights)
 	return mat.Floats{V: scratch.take(op.a.Heads * n), Stride: n}, mat.Floats{V: scratch.take(op.a.Heads * n), Stride: n}
 }
 
-// operands are the queries of a row, and the gradients of its results.
+// operands returns the queries of a row, and the gradients of its results.
 func (op *entriesGrad) operands(r int) (q, dy mat.Floats) {
 	heads, dim := op.a.Heads, op.a.Dim
 	return mat.Floats{V: row(op.q, r, heads*dim), Stride: dim}, mat.Floats{V: row(op.dy, r, heads*dim), Stride: dim}

@@ -8,7 +8,8 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// leastShare is the least share that its slope is divided by, as transformers' limit of 1000 for the slope has it.
+// leastShare is the smallest share by which its derivative is divided. It corresponds to
+// transformers' limit of 1000 for the derivative.
 const leastShare = 1.0 / 2000
 
 type gatedLRUGrad struct {
@@ -18,7 +19,7 @@ type gatedLRUGrad struct {
 	longest       int
 }
 
-// GatedLRUGrad shares the channels among the threads.
+// GatedLRUGrad distributes the channels over the threads.
 func (b *Backend) GatedLRUGrad(d backend.GatedLRUInputs, dy tensor.Tensor, in backend.GatedLRUInputs, s backend.States, a backend.GatedLRUArgs) {
 	if b.failed.Load() {
 		return
@@ -41,7 +42,7 @@ func (b *Backend) GatedLRUGrad(d backend.GatedLRUInputs, dy tensor.Tensor, in ba
 	b.run(taskFunc(op.unit), ceil(a.Channels, lruChannels), 64*rows*a.Channels)
 }
 
-// unit goes back through lruChannels channels of all spans.
+// unit computes the backward pass for lruChannels channels of all spans.
 func (op *gatedLRUGrad) unit(w *worker, unit int) {
 	begin := unit * lruChannels
 	n := min(lruChannels, op.args.Channels-begin)
@@ -63,7 +64,7 @@ func (op *gatedLRUGrad) unit(w *worker, unit int) {
 	}
 }
 
-// back takes the gradient of the states after row r to those before it.
+// back turns the gradient of the states after row r into that of the states before it.
 func (op *gatedLRUGrad) back(before, gradient, rates []float32, drates []float64, r, begin int, first bool) {
 	n := len(rates)
 	x, gate, dy := from(op.x, r, begin).V[:n], from(op.gate, r, begin).V[:n], from(op.dy, r, begin).V[:n]

@@ -8,10 +8,11 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// fewProducts is the number of multiplications below which packing operands does not pay.
+// fewProducts is the number of multiplications below which packing operands is not worthwhile.
 const fewProducts = 1 << 12
 
-// Product packs its operands where that is worth it. Other products are those of a prompt's rows.
+// Product packs its operands if that is worthwhile. Otherwise it computes products as for a
+// prompt's rows.
 func (b *Backend) Product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, round bool) {
 	op, ok := b.linearOf(dst, x, w, bias)
 	if !ok {
@@ -33,8 +34,9 @@ func (b *Backend) Product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Te
 	}
 }
 
-// trainingMode is the mode of a weight's training products. They are rounded to bfloat16 where that leaves the
-// weight's numbers as they are, or as exact as those of the other operand.
+// trainingMode returns the mode of a weight's training products. If asked, products of bfloat16
+// and float32 weights are rounded to bfloat16. That does not change bfloat16 weights, and leaves
+// float32 weights as exact as the other operand.
 func trainingMode(d meta.DType, asked bool) mode {
 	if asked && (d == meta.BFloat16 || d == meta.Float32) {
 		return rounded
@@ -56,7 +58,7 @@ func (b *Backend) multiply(p matmul.Product) {
 	b.gemm.Mul(p)
 }
 
-// LinearGrad packs its operands, too.
+// LinearGrad packs its operands if that is worthwhile.
 func (b *Backend) LinearGrad(dx tensor.Tensor, dw backend.Matrix, dbias, dy, x tensor.Tensor, w backend.Matrix, round bool) {
 	if b.failed.Load() || dy.Rows() == 0 {
 		return
@@ -78,10 +80,10 @@ func (b *Backend) LinearGrad(dx tensor.Tensor, dw backend.Matrix, dbias, dy, x t
 	}
 }
 
-// panelRows is the number of rows, of a weight that cannot be packed, that are widened at a time.
+// panelRows is the number of rows widened at a time if a weight cannot be packed.
 const panelRows = 256
 
-// inputGrad is dx += dy·W.
+// inputGrad computes dx += dy·W.
 func (b *Backend) inputGrad(dx tensor.Tensor, dy mat.Floats, w backend.Matrix, mode mode) {
 	m, ok := b.weight("linear gradient", w)
 	if !ok {
@@ -115,7 +117,7 @@ func (b *Backend) inputGrad(dx tensor.Tensor, dy mat.Floats, w backend.Matrix, m
 	}
 }
 
-// weightGrad is dw += dyᵀ·x in the layout of dw.
+// weightGrad computes dw += dyᵀ·x in the layout of dw.
 func (b *Backend) weightGrad(dw backend.Matrix, dy, x tensor.Tensor, mode mode) {
 	n := dy.Rows()
 	grad, ok1 := b.floats("linear gradient", "result", dy, n, dw.OutRows())
@@ -146,7 +148,7 @@ func (b *Backend) weightGrad(dw backend.Matrix, dy, x tensor.Tensor, mode mode) 
 	}
 }
 
-// sumRows is v[c·stride] += Σ_r x[r][c], in order of r.
+// sumRows computes v[c·stride] += Σ_r x[r][c], in order of r.
 func (b *Backend) sumRows(v []float32, stride int, x mat.Floats, rows, cols int) {
 	b.columns(cols, rows, func(sum []float32, r, c int) {
 		b.set.Vector.AddScaled(sum, from(x, r, c).V, 1)
@@ -157,7 +159,7 @@ func (b *Backend) sumRows(v []float32, stride int, x mat.Floats, rows, cols int)
 	})
 }
 
-// columns sums over rows, in order, what add adds to the sums of columns from c on.
+// columns calls add for all rows in order, for the sums of columns from c on.
 func (b *Backend) columns(cols, rows int, add func(sum []float32, r, c int), done func(sum []float32, c int)) {
 	const width = 128
 	b.run(taskFunc(func(_ *worker, unit int) {

@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// CrossEntropy takes a row at a time.
+// CrossEntropy computes one row at a time.
 func (b *Backend) CrossEntropy(losses []float32, dlogits, logits tensor.Tensor, labels []int32, scale, smoothing float32) {
 	if b.failed.Load() {
 		return
@@ -52,8 +52,8 @@ func (b *Backend) CrossEntropy(losses []float32, dlogits, logits tensor.Tensor, 
 	})
 }
 
-// crossEntropy is the loss of a row of logits, which it replaces by scale times the loss's
-// gradient for them.
+// crossEntropy returns the loss of a row of logits, and replaces the logits by scale times the
+// loss's gradient.
 func crossEntropy(set *kernels.Set, x []float32, label int, scale, smoothing float32) float32 {
 	at, level, share := float64(x[label]), 0.0, float64(smoothing)
 	if smoothing > 0 {

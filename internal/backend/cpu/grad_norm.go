@@ -9,15 +9,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// normGrad is one reverse of Norm.
+// normGrad is one backward operation of Norm.
 type normGrad struct {
 	norm
 	dx, dy  mat.Floats
 	moments []float32 // of each group: the mean and the reciprocal deviation
-	factors []float32 // what is multiplied by, as wide as weight, or a group of ones
+	factors []float32 // the weights, as wide as weight, or a group of ones
 }
 
-// NormGrad computes the moments again.
+// NormGrad recomputes the moments.
 func (b *Backend) NormGrad(dx, dweight, dbias, dy, x, weight tensor.Tensor, a meta.NormSpec) {
 	if b.failed.Load() {
 		return
@@ -82,7 +82,7 @@ func (op *normGrad) row(r int) {
 	}
 }
 
-// addWeight adds row r's share of the gradients of weights from c on, of n.
+// addWeight adds row r's share of the gradients of n weights from c on.
 func (op *normGrad) addWeight(sum []float32, r, c, n int) {
 	dim := op.spec.Dim
 	for at := c; at < op.cols; at += n {
@@ -95,7 +95,7 @@ func (op *normGrad) addWeight(sum []float32, r, c, n int) {
 	}
 }
 
-// RopeGrad turns by the opposite angles.
+// RopeGrad rotates by the negated angles.
 func (b *Backend) RopeGrad(dx tensor.Tensor, dim int, cos, sin tensor.Tensor, interleaved bool) {
 	if b.failed.Load() {
 		return

@@ -9,14 +9,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// gateGrad is one reverse of Gate.
+// gateGrad is one backward operation of Gate.
 type gateGrad struct {
 	set   *kernels.Set
 	act   meta.Activation
 	limit float32
 }
 
-// GateGrad computes the activation and its slope again.
+// GateGrad recomputes the activation and its derivative.
 func (b *Backend) GateGrad(dgate, dup, dy, g, up tensor.Tensor, act meta.Activation, limit float32) {
 	if b.failed.Load() {
 		return
@@ -43,7 +43,7 @@ func (b *Backend) GateGrad(dgate, dup, dy, g, up tensor.Tensor, act meta.Activat
 			u = row(other, r, cols)
 		}
 		if act == meta.ActSiLU || act == meta.ActGELUTanh {
-			toGate, toUp := value, slope // scratch if the caller does not want them
+			toGate, toUp := value, slope // scratch memory if the caller does not need them
 			if dg.V != nil {
 				toGate = row(dg, r, cols)
 			}
@@ -146,7 +146,7 @@ func (op *gateGrad) activate(value, slope, scratch, x []float32) {
 	}
 }
 
-// below is sigmoid for x that is at most the limit.
+// below is sigmoid for elements of x that are at most the limit.
 func (op *gateGrad) below(value, slope, sigma, x []float32, c1 float32) {
 	for i, v := range x {
 		value[i] = min(v, op.limit)
@@ -159,7 +159,7 @@ func (op *gateGrad) below(value, slope, sigma, x []float32, c1 float32) {
 	}
 }
 
-// sigmoid is of x·σ(x·(c1 + c3·x²)); value may be x.
+// sigmoid computes x·σ(x·(c1 + c3·x²)) and its derivative. value may be x.
 func (op *gateGrad) sigmoid(value, slope, sigma, x []float32, c1, c3 float32) {
 	for i, v := range x {
 		sigma[i] = -v * (c1 + c3*v*v)
@@ -176,7 +176,7 @@ func (op *gateGrad) sigmoid(value, slope, sigma, x []float32, c1, c3 float32) {
 	}
 }
 
-// expRestSlope is the derivative of expRest, at a corner that of the left.
+// expRestSlope returns the derivative of expRest; at a corner, the one from the left.
 func expRestSlope(x, limit float32) float32 {
 	switch {
 	case x > 0:
@@ -187,7 +187,8 @@ func expRestSlope(x, limit float32) float32 {
 	return float32(vector.AccurateExpm1(float64(x)))
 }
 
-// derivative is an activation without a vector form and its slope, which at a corner is that of the left.
+// derivative returns an activation that has no vector form and its derivative; at a corner, the
+// one from the left.
 func derivative(act meta.Activation, x float64) (y, slope float64) {
 	switch act {
 	case meta.ActReLU2:
@@ -207,7 +208,7 @@ func derivative(act meta.Activation, x float64) (y, slope float64) {
 	return x, 1
 }
 
-// ScaleGrad needs y for the slope of the cap only.
+// ScaleGrad needs y only for the derivative of the softcap.
 func (b *Backend) ScaleGrad(dx, y tensor.Tensor, by, softcap float32) {
 	if b.failed.Load() {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// wholeSequences checks that no span begins or ends with a state.
+// wholeSequences checks that no span begins or ends with a stored state.
 func (b *Backend) wholeSequences(op string, s *states) bool {
 	for _, span := range s.spans {
 		if span.From >= 0 || span.To >= 0 {
@@ -20,8 +20,8 @@ func (b *Backend) wholeSequences(op string, s *states) bool {
 	return true
 }
 
-// replay goes through the states of a sequence from the last to the first. They are computed again from
-// checkpoints, so that the memory is that of 2√n states for n tokens.
+// replay visits the states of a sequence from the last to the first. It recomputes them from
+// checkpoints, so that n tokens need memory for only 2√n states.
 type replay struct {
 	size, every int
 	checkpoints []float32 // the states before tokens 0, every, 2·every, …
@@ -32,22 +32,23 @@ type replay struct {
 // replayEvery returns the number of tokens between checkpoints for sequences of up to n tokens.
 func replayEvery(n int) int { return max(int(math.Ceil(math.Sqrt(float64(n)))), 1) }
 
-// replayFloats returns the memory of a replay of states of size elements.
+// replayFloats returns the length of the memory of a replay, for states of size elements.
 func replayFloats(size, n int) int {
 	every := replayEvery(n)
 	return size * (ceil(n, every) + every + 2)
 }
 
-// newReplay cuts a replay off memory.
+// newReplay returns a replay that uses the first part of memory.
 func newReplay(memory []float32, size, n int) replay {
 	every := replayEvery(n)
 	marks, states := size*ceil(n, every), size*(every+1)
 	return replay{size, every, memory[:marks], memory[marks:][:states], memory[marks+states:][:size]}
 }
 
-// run calls back for each of n tokens, from the last to the first, with the state before it and the
-// gradient of the state after it, which back turns into that of the state before. step advances a state
-// by a token. It is called for token t before back is, for the last time within the same every tokens.
+// run calls back for each of n tokens, from the last to the first, with the state before it and
+// the gradient of the state after it, which back turns into that of the state before. step
+// advances a state by a token. Before back is called for token t, step is called for it, the last
+// time within the same group of every tokens.
 func (p *replay) run(n int, step func(state []float32, t int), back func(before, gradient []float32, t int)) {
 	chunks := ceil(n, p.every)
 	mark := func(c int) []float32 { return p.checkpoints[c*p.size:][:p.size] }
@@ -75,7 +76,8 @@ func (p *replay) run(n int, step func(state []float32, t int), back func(before,
 	}
 }
 
-// headsGrad is a reverse whose units are a span and a head, where several heads share some operands.
+// headsGrad is a backward operation whose units are a span and a head, where several heads share
+// some operands.
 type headsGrad struct {
 	spans, heads, rows, steps int
 	width                     int // of what a head has for a row of the shared operands
@@ -83,7 +85,7 @@ type headsGrad struct {
 	add                       func(r, head int, shared []float32) // adds up what a head has for a row
 }
 
-// byHeads runs all units, of some heads at a time, and adds up in the order of the heads.
+// byHeads runs all units, some heads at a time, and adds the results in the order of the heads.
 func (b *Backend) byHeads(o headsGrad) {
 	together := min(o.heads, ceil(2*len(b.pool.workers), max(o.spans, 1)))
 	if err := b.input.grow(b.ledger, together*o.rows*o.width); err != nil {
@@ -104,7 +106,7 @@ func (b *Backend) byHeads(o headsGrad) {
 	}
 }
 
-// perHead adds up gradients of numbers of heads, which spans have apart, in the order of the spans.
+// perHead adds per-head gradients, which are separate for each span, in the order of the spans.
 func perHead(gradient []float32, spans []float64) {
 	for i, v := range spans {
 		if gradient != nil {
@@ -127,7 +129,7 @@ func (b *Backend) ShortConvGrad(d backend.ConvInputs, dy tensor.Tensor, in backe
 	b.DilatedConvGrad(d, dy, in, s, 1, act)
 }
 
-// DilatedConvGrad shares the channels among the threads.
+// DilatedConvGrad distributes the channels over the threads.
 func (b *Backend) DilatedConvGrad(d backend.ConvInputs, dy tensor.Tensor, in backend.ConvInputs, s backend.States, step int, act meta.Activation) {
 	if b.failed.Load() {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// RouteGrad computes the scores again, in float64.
+// RouteGrad recomputes the scores, in float64.
 func (b *Backend) RouteGrad(dlogits tensor.Tensor, dweights []float32, experts []int32, logits tensor.Tensor, a *meta.MoESpec) {
 	if b.failed.Load() {
 		return
@@ -91,7 +91,7 @@ func routeGrad(dst, logits []float32, chosen []int32, dweights []float32, a *met
 	}
 }
 
-// competingLogits are the logits over which the router's softmax runs.
+// competingLogits returns the logits that the router's softmax ranges over.
 func competingLogits(logits []float32, chosen []int32, a *meta.MoESpec) iter.Seq[float64] {
 	return func(yield func(float64) bool) {
 		if a.Score == meta.ScoreTopKSoftmax {
@@ -110,7 +110,8 @@ func competingLogits(logits []float32, chosen []int32, a *meta.MoESpec) iter.Seq
 	}
 }
 
-// scoreAlone returns the score of an expert that depends on its logit alone, and its slope.
+// scoreAlone returns the score of an expert, for scores that depend only on its own logit, and
+// its derivative.
 func scoreAlone(l float64, s meta.RouterScore) (score, slope float64) {
 	share := 1 / (1 + math.Exp(-l))
 	if s != meta.ScoreSqrtSoftplus {

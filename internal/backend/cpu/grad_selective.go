@@ -18,7 +18,7 @@ type selectiveGrad struct {
 	longest   int
 }
 
-// SelectiveScanGrad shares sequences and channels among the threads.
+// SelectiveScanGrad distributes sequences and channels over the threads.
 func (b *Backend) SelectiveScanGrad(d backend.SelectiveInputs, dy tensor.Tensor, in backend.SelectiveInputs, s backend.States, a backend.SelectiveArgs) {
 	if b.failed.Load() {
 		return
@@ -50,7 +50,7 @@ func (b *Backend) SelectiveScanGrad(d backend.SelectiveInputs, dy tensor.Tensor,
 	perHead(dd, op.dd)
 }
 
-// unit goes back through scanChannels channels of a span.
+// unit computes the backward pass for scanChannels channels of a span.
 func (op *selectiveGrad) unit(w *worker, span, part int, shared mat.Floats) {
 	n := op.args.StateDim
 	begin := part * scanChannels
@@ -71,8 +71,8 @@ func (op *selectiveGrad) unit(w *worker, span, part int, shared mat.Floats) {
 	})
 }
 
-// back takes the gradient of the state of channel c after row r to that before it, and adds to the
-// gradients of the row's B and C, dbc.
+// back turns the gradient of the state of channel c after row r into that of the state before it,
+// and adds to dbc, the gradients of the row's B and C.
 func (op *selectiveGrad) back(before, gradient, rates, dbc []float32, span, r, c int) {
 	n := op.args.StateDim
 	in, out := row(op.b, r, n), row(op.c, r, n)
@@ -103,7 +103,7 @@ func (op *selectiveGrad) back(before, gradient, rates, dbc []float32, span, r, c
 	}
 }
 
-// add adds up the gradients of B and C.
+// add adds the gradients of B and C.
 func (op *selectiveGrad) add(r, _ int, dbc []float32) {
 	n := op.args.StateDim
 	if op.db.V != nil {

@@ -16,7 +16,7 @@ type stateSpaceGrad struct {
 	longest            int
 }
 
-// StateSpaceGrad shares sequences and heads among the threads.
+// StateSpaceGrad distributes sequences and heads over the threads.
 func (b *Backend) StateSpaceGrad(d backend.StateSpaceInputs, dy tensor.Tensor, in backend.StateSpaceInputs, s backend.States, a backend.StateSpaceArgs) {
 	if b.failed.Load() {
 		return
@@ -50,7 +50,7 @@ func (b *Backend) StateSpaceGrad(d backend.StateSpaceInputs, dy tensor.Tensor, i
 	perHead(dd, op.dd)
 }
 
-// floats returns the scratch memory of a unit.
+// floats returns the length of the scratch memory of a unit.
 func (op *stateSpaceGrad) floats() int {
 	n, dim := op.args.StateDim, op.args.HeadDim
 	return replayFloats(n*dim, op.longest) + 4*n + 6*dim
@@ -79,8 +79,8 @@ func (op *stateSpaceGrad) unit(w *worker, span, head int, shared mat.Floats) {
 	})
 }
 
-// back takes the gradient of the state after row r to that before it. dbc becomes the gradients of its B
-// and C.
+// back turns the gradient of the state after row r into that of the state before it. dbc becomes
+// the gradients of its B and C.
 func (op *stateSpaceGrad) back(m *spaceTokens, before, gradient, dbc []float32, span, r, head int) {
 	n, dim := op.args.StateDim, op.args.HeadDim
 	rate := rateOf(op.aLog[head], op.args.Rates)
@@ -113,7 +113,7 @@ func (op *stateSpaceGrad) back(m *spaceTokens, before, gradient, dbc []float32, 
 	}
 }
 
-// add adds up the gradients of B and C.
+// add adds the gradients of B and C.
 func (op *stateSpaceGrad) add(r, head int, dbc []float32) {
 	n := op.args.StateDim
 	group := head / (op.args.Heads / op.args.Groups) * n

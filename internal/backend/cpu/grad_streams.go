@@ -8,7 +8,8 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// streamGrad is one reverse of an operation of hyper-connections. A unit is a row. Gradients whose V is nil are not computed.
+// streamGrad is one backward operation of hyper-connections. A unit is a row. Gradients whose V
+// is nil are not computed.
 type streamGrad struct {
 	streams
 	dx, dbranch, dweights mat.Floats
@@ -33,7 +34,8 @@ func (b *Backend) ExpandStreamsGrad(dx, dbranch, dweights, dy, x, y, weights ten
 		wanted{&op.y, "branch", y, op.hide}, wanted{&op.weights, "weights", weights, op.width})
 }
 
-// reverseStreams checks the operands of op and runs it for each row. alone allows weights that are pre alone.
+// reverseStreams checks the operands of op and runs it for each row. alone allows weights that
+// consist of pre only.
 func (b *Backend) reverseStreams(op *streamGrad, step func(w *worker, r int), rows, work int, alone bool, operands ...wanted) {
 	if b.failed.Load() || !op.check(b, alone) || !b.allOptional("gradient of streams", rows, operands...) {
 		return
@@ -41,7 +43,7 @@ func (b *Backend) reverseStreams(op *streamGrad, step func(w *worker, r int), ro
 	b.each(rows, work, step)
 }
 
-// collapse goes back through a row of CollapseStreams.
+// collapse computes the backward pass of CollapseStreams for a row.
 func (op *streamGrad) collapse(_ *worker, r int) {
 	n, hide := op.a.Count, op.hide
 	dy, x, weights := row(op.dy, r, hide), row(op.x, r, n*hide), row(op.weights, r, op.width)
@@ -55,7 +57,7 @@ func (op *streamGrad) collapse(_ *worker, r int) {
 	}
 }
 
-// expand goes back through a row of ExpandStreams.
+// expand computes the backward pass of ExpandStreams for a row.
 func (op *streamGrad) expand(_ *worker, r int) {
 	n, hide := op.a.Count, op.hide
 	x, y, weights := row(op.x, r, n*hide), row(op.y, r, hide), row(op.weights, r, op.width)
@@ -85,7 +87,7 @@ func (op *streamGrad) expand(_ *worker, r int) {
 	}
 }
 
-// StreamWeightsGrad computes the weights again.
+// StreamWeightsGrad recomputes the weights.
 func (b *Backend) StreamWeightsGrad(draw, dbase, dscale, dy, raw, base, scale tensor.Tensor, a backend.StreamArgs) {
 	if b.failed.Load() {
 		return
@@ -122,13 +124,13 @@ func (b *Backend) StreamWeightsGrad(draw, dbase, dscale, dy, raw, base, scale te
 	}
 }
 
-// kept is the memory of a row of weighBack.
+// kept returns the length of the memory that weighBack needs for a row.
 func (op *streamGrad) kept() int {
 	n := op.a.Count
 	return op.width + n*n + (2*max(op.a.Iterations, 1)-1)*(n*n+n)
 }
 
-// weighBack goes back through a row of StreamWeights.
+// weighBack computes the backward pass of StreamWeights for a row.
 func (op *streamGrad) weighBack(w *worker, r int) {
 	n := op.a.Count
 	raw, dy, dmap, memory := row(op.x, r, op.width), row(op.dy, r, op.width), op.dmap[r*op.width:][:op.width], w.scratch.v[op.width:]
@@ -157,7 +159,8 @@ func (op *streamGrad) weighBack(w *worker, r int) {
 	}
 }
 
-// combBack turns the gradient d of comb into that of the maps x, from which it computes comb in memory.
+// combBack turns the gradient d of comb into that of the maps x, from which it recomputes comb in
+// memory.
 func (op *streamGrad) combBack(d, x, memory []float32) {
 	n := op.a.Count
 	shares := memory[:n*n]

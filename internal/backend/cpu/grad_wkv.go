@@ -13,7 +13,7 @@ type wkvGrad struct {
 	longest        int
 }
 
-// WKVGrad shares the channels among the threads.
+// WKVGrad distributes the channels over the threads.
 func (b *Backend) WKVGrad(d backend.WKVInputs, dy tensor.Tensor, in backend.WKVInputs, s backend.States, a backend.WKVArgs) {
 	if b.failed.Load() {
 		return
@@ -39,7 +39,7 @@ func (b *Backend) WKVGrad(d backend.WKVInputs, dy tensor.Tensor, in backend.WKVI
 	b.run(taskFunc(op.unit), ceil(a.Channels, wkvChannels), 256*rows*a.Channels)
 }
 
-// unit goes back through wkvChannels channels of all spans.
+// unit computes the backward pass for wkvChannels channels of all spans.
 func (op *wkvGrad) unit(w *worker, unit int) {
 	begin := unit * wkvChannels
 	n := min(wkvChannels, op.args.Channels-begin)
@@ -72,8 +72,9 @@ func (op *wkvGrad) unit(w *worker, unit int) {
 	}
 }
 
-// back takes the gradient of a channel's state after row r to that before it. Gradients are those of the two sums divided by the
-// exponential of the state's third number, which no result depends on otherwise.
+// back turns the gradient of a channel's state after row r into that of the state before it.
+// Gradients are those of the two sums divided by the exponential of the state's third number;
+// results do not depend on that number otherwise.
 func (op *wkvGrad) back(before *[backend.WKVState]float32, gradient []float32, decay float64, r, c int, ddecay, dfirst *float64) {
 	key, value, dy := float64(from(op.k, r, c).V[0]), float64(from(op.v, r, c).V[0]), float64(from(op.dy, r, c).V[0])
 	now := wkvNow(before, key+float64(op.first[c]), value)

@@ -36,7 +36,7 @@ func (r *sparseRows) split(spans []backend.Span, count int) {
 	}
 }
 
-// at returns the span and the number of a row in it. Late rows see more keys and go first.
+// at returns the span of a row and the row's index in it. Late rows see more keys and go first.
 func (r *sparseRows) at(i int) (*backend.Span, int) {
 	return rowOf(r.spans, r.rows-1-i)
 }
@@ -101,7 +101,7 @@ func (op *choose) chooseAmong(scores []float32, r int) {
 	chooseHighest(row(op.chosen, r, op.a.Count), scores)
 }
 
-// score sets the scores of the positions from first on that row r sees.
+// score computes the scores of the positions from first on that row r sees.
 func (op *choose) score(scores, scratch []float32, s *backend.Span, r, first int) {
 	heads, dim := op.a.Heads, op.a.Dim
 	columns, scratch := scratch[:keyBlock*dim], scratch[keyBlock*dim:]
@@ -119,8 +119,8 @@ func (op *choose) score(scores, scratch []float32, s *backend.Span, r, first int
 	}
 }
 
-// chooseHighest sets chosen to the indices of the len(chosen) highest scores, of which there are more, in
-// ascending order. Of equal scores it takes the first.
+// chooseHighest sets chosen to the indices of the len(chosen) highest scores, in ascending order.
+// There are more scores than that. Of equal scores it chooses the first.
 func chooseHighest(chosen, scores []float32) {
 	lowest, equal := limit(scores, len(chosen))
 	n := 0
@@ -139,8 +139,8 @@ func chooseHighest(chosen, scores []float32) {
 	}
 }
 
-// limit returns the lowest of the count highest scores, as ordered has it, and how many scores equal to
-// it are among them. It finds the number byte by byte from the highest one on.
+// limit returns the lowest of the count highest scores, as mapped by ordered, and how many scores
+// equal to it are among them. It finds the score byte by byte, from the highest byte on.
 func limit(scores []float32, count int) (lowest uint32, equal int) {
 	for shift := 24; shift >= 0; shift -= 8 {
 		var have [256]int
@@ -159,7 +159,8 @@ func limit(scores []float32, count int) (lowest uint32, equal int) {
 	return lowest, count
 }
 
-// ordered maps numbers to integers in the same order. Both zeros are equal, and NaN is above all.
+// ordered maps numbers to integers in the same order. Both zeros are equal, and NaN is the
+// highest.
 func ordered(x float32) uint32 {
 	if x != x {
 		return math.MaxUint32
@@ -171,8 +172,8 @@ func ordered(x float32) uint32 {
 	return k | 1<<31
 }
 
-// attentionChosen is the rows of AttentionChosen that see a choice of positions. A unit is a row with
-// some of the query heads.
+// attentionChosen computes the rows of AttentionChosen that see a choice of positions. A unit is
+// a row with some of the query heads.
 type attentionChosen struct {
 	attentionOp
 	chosen mat.Floats

@@ -6,17 +6,19 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// Sizes of a unit of ints. A step of columns of two bands stays in the first-level cache while
-// tokens pass, and these in the second.
+// The size of a unit of int8Product. A step of columns of two bands of rows stays in the
+// first-level cache while all tokens are multiplied by it, and the tokens stay in the
+// second-level cache.
 const (
 	pairRows       = 2 * quant.InterleavedRows
 	streamRows     = 8 * quant.InterleavedRows
 	intStep        = 512 // columns
 	intTokens      = 256
-	int8SmallBatch = 16 // tokens up to which all columns are one step
+	int8SmallBatch = 16 // the number of tokens up to which all columns are one step
 )
 
-// int8Product is a Linear of weights in blocks of integers, whose inputs are rounded to such blocks.
+// int8Product is a Linear of weights in blocks of integers. Its inputs are rounded to such
+// blocks.
 type int8Product struct {
 	linear
 	in mat.Pairs
@@ -30,7 +32,7 @@ func (op *int8Product) prepare(threads int) needs {
 
 func (op *int8Product) take(input []float32) { op.in.V = words(input) }
 
-// plan cuts the weight into units and returns the scratch that one needs.
+// plan divides the weight into units and returns the scratch per unit.
 func (op *int8Product) plan(threads int) int {
 	op.unitRows = interleavedRows(&op.linear, threads)
 	if op.w.packed.Height > 0 {
@@ -39,12 +41,12 @@ func (op *int8Product) plan(threads int) int {
 	return ceil(op.unitRows*op.w.cols/quant.BlockColumns*op.w.packed.Packing.BlockBytes(), 4)
 }
 
-// interleavedRows is how many rows of an interleaved weight are a unit.
+// interleavedRows returns the number of rows of an interleaved weight in a unit.
 func interleavedRows(op *linear, threads int) int {
-	fit := min(unitBytes/max(op.w.cols, 1), ceil(op.w.rows, 4*threads)) // several units a thread
+	fit := min(unitBytes/max(op.w.cols, 1), ceil(op.w.rows, 4*threads)) // several units per thread
 	fit = max(fit/pairRows, 1) * pairRows
 	switch {
-	case op.w.rows >= 4*threads*streamRows: // which is where one token reads fastest
+	case op.w.rows >= 4*threads*streamRows: // where one token is read fastest
 		fit = max(fit/streamRows, 1) * streamRows
 	case fit > 2*pairRows:
 		fit = fit / (2 * pairRows) * (2 * pairRows)
@@ -77,7 +79,7 @@ func (op *int8Product) run(w *worker, unit int) {
 	op.addBias(0, op.tokens, r, rows)
 }
 
-// mul computes rows of the result from r on, of which the first is in row first of bands.
+// mul computes rows of the result from r on. The first of them is row first of bands.
 func (op *int8Product) mul(bands *quant.Packed, r, first, step, col, rows int) {
 	columns := op.w.cols
 	if op.tokens > int8SmallBatch {
@@ -92,7 +94,7 @@ func (op *int8Product) mul(bands *quant.Packed, r, first, step, col, rows int) {
 	}
 }
 
-// interleave interleaves rows of a weight that is stored by rows, from row first on.
+// interleave interleaves rows of a weight stored by rows, from row first on.
 func (op *int8Product) interleave(scratch []float32, first, rows int) quant.Packed {
 	p, size := op.w.packed, op.w.packed.Packing.BlockBytes()
 	out := quant.Packed{Packing: p.Packing, Width: op.w.cols, Height: rows}

@@ -2,12 +2,12 @@ package cpu
 
 import "github.com/heftai/heft/internal/kernels/quant"
 
-// interleavedBytes is the size of the tokens' columns that a unit multiplies at a time. They fit the first-level
-// cache together with weights.
+// interleavedBytes is the size of the tokens' columns that a unit multiplies at a time. They fit
+// the first-level cache together with weights.
 const interleavedBytes = 24 << 10
 
-// interleaved multiplies interleaved weights by few tokens that are not rounded. Each element is one sum in
-// ascending order of the columns, as in panelProduct, which multiplies many tokens.
+// interleaved multiplies interleaved weights by few tokens that are not rounded. Each element is
+// one sum in ascending order of the columns, as in panelProduct, which multiplies many tokens.
 type interleaved struct{ linear }
 
 func (op *interleaved) prepare(threads int) needs {

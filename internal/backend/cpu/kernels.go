@@ -11,20 +11,20 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// KernelRow is a line of the table of kernels: what computes an operation with operands of a format for so many
-// tokens in one pass.
+// KernelRow is a row of the table of kernels: the kernel that computes an operation on operands
+// of a format, for a range of tokens in one pass.
 type KernelRow struct {
-	Variant   string `json:"variant"`   // of the kernels, such as avx512bf16
-	Operation string `json:"operation"` // linear, or attention over cached keys and values
-	Format    string `json:"format"`    // of the weight or the cache: bfloat16, fp8, q4_0, …
-	Precision string `json:"precision"` // auto or high, as --precision; for training, whether products are rounded
+	Variant   string `json:"variant"`   // kernel variant, such as avx512bf16
+	Operation string `json:"operation"` // linear, or attention over the KV cache
+	Format    string `json:"format"`    // of the weight or the KV cache: bfloat16, fp8, q4_0, …
+	Precision string `json:"precision"` // auto or high, as for --precision; in training, whether products are rounded
 	Role      string `json:"role"`      // generated tokens, prompt tokens, or training
-	From      int    `json:"from"`      // tokens; for attention, of one sequence
-	To        int    `json:"to"`        // tokens; 0: no limit
+	From      int    `json:"from"`      // smallest number of tokens; for attention, of one sequence
+	To        int    `json:"to"`        // largest number of tokens; 0 for no limit
 	Kernel    string `json:"kernel"`
 }
 
-// Tokens is the range of tokens as text: "1", "2-16", "17+".
+// Tokens returns the range of tokens as text: "1", "2-16", "17+".
 func (r *KernelRow) Tokens() string {
 	switch r.To {
 	case 0:
@@ -35,15 +35,16 @@ func (r *KernelRow) Tokens() string {
 	return fmt.Sprintf("%d-%d", r.From, r.To)
 }
 
-// The size of the weights in the table, and the most tokens that it looks at.
+// The size of the weights in the table, and the largest number of tokens that it covers.
 const (
 	tableRows   = 4096
 	tableTokens = 4096
 )
 
-// Kernels returns the table by which a variant's kernels are chosen, for weights of 4096 × 4096 in each stored
-// format and for the formats of the KV cache. The rows of one format, precision and role are in order of tokens.
-// Weights with odd shapes may use other kernels. The error lists the variants that this processor runs.
+// Kernels returns the kernels that a variant uses for weights of 4096 × 4096 in each stored
+// format and for the formats of the KV cache. The rows of one format, precision and role are in
+// order of tokens. Weights with unusual shapes may use other kernels. If this processor does not
+// support the variant, the error lists the supported ones.
 func Kernels(variant string) ([]KernelRow, error) {
 	set, err := kernels.Select(variant)
 	if err != nil {
@@ -84,7 +85,7 @@ var (
 	roleNames      = map[backend.Role]string{backend.Generated: "generated", backend.Prompt: "prompt", trainingRole: "training"}
 )
 
-// ranges are the rows of one choice by tokens.
+// ranges returns the rows of one choice, by tokens.
 func ranges(c choice, row KernelRow) (rows []KernelRow) {
 	row.Variant, row.Role = c.set.Name, roleNames[c.role]
 	last := noKernel
@@ -110,7 +111,7 @@ type storedPage struct {
 	pages pages
 }
 
-// storedPages has a page of each format that the KV cache may have.
+// storedPages returns a page of each format that the KV cache supports.
 func storedPages() (all []storedPage) {
 	for _, d := range []meta.DType{meta.BFloat16, meta.Float16, meta.Float32} {
 		f, _ := format(d)
@@ -127,8 +128,8 @@ type storedWeight struct {
 	matrix matrix
 }
 
-// storedWeights has a large weight of every format that the cpu multiplies, as it is held when it is used:
-// converted ones are interleaved.
+// storedWeights returns a large weight of every format that the cpu backend multiplies, in the
+// layout used for it: converted weights are interleaved.
 func storedWeights() (all []storedWeight) {
 	for _, d := range []meta.DType{meta.BFloat16, meta.Float16, meta.Float32} {
 		m := matrix{rows: tableRows, cols: tableRows, step: 1}

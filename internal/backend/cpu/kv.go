@@ -13,12 +13,13 @@ import (
 type pages struct {
 	data   []byte
 	format mat.Format
-	// blocks is set instead of format where heads are stored as so many blocks of q8_0.
+	// blocks is set instead of format if heads are stored in blocks of q8_0. It is the number of
+	// blocks per head.
 	blocks int
-	tokens int // of a page
-	page   int // bytes from a page to the next
-	row    int // bytes from a token to the next
-	head   int // bytes from a head to the next
+	tokens int // tokens per page
+	page   int // bytes from one page to the next
+	row    int // bytes from one token to the next
+	head   int // bytes from one head to the next
 	count  int
 }
 
@@ -43,8 +44,8 @@ func (b *Backend) pages(name string, kv *backend.KV, t tensor.Tensor, heads, dim
 	return p, true
 }
 
-// each calls f for every run of positions in [lo, hi) that one page holds, with the bytes
-// from the first one on.
+// each calls f for every run of positions in [lo, hi) within one page, with the data from the
+// first position on.
 func (p *pages) each(table []int32, lo, hi int, f func(position, n int, data []byte)) {
 	for lo < hi {
 		offset := lo % p.tokens
@@ -54,8 +55,8 @@ func (p *pages) each(table []int32, lo, hi int, f func(position, n int, data []b
 	}
 }
 
-// headRows returns the keys or values of a head for n tokens, from the bytes of the first one on.
-// It widens blocks to scratch.
+// headRows returns the keys or values of a head for n tokens. data begins with those of the first
+// token. It dequantises blocks to scratch.
 func (p *pages) headRows(set *kernels.Set, data []byte, head, n int, scratch []float32) mat.Weights {
 	if p.blocks == 0 {
 		return p.headOf(data, head)
@@ -66,7 +67,7 @@ func (p *pages) headRows(set *kernels.Set, data []byte, head, n int, scratch []f
 	return weightsOf(scratch[:n*width], width)
 }
 
-// widened is the scratch of headRows.
+// widened returns the length of headRows's scratch.
 func (p *pages) widened() int { return min(p.tokens, keyBlock) * p.blocks * quant.BlockColumns }
 
 type storeKV struct {
@@ -78,9 +79,9 @@ type storeKV struct {
 	kwidth, vwidth int
 }
 
-// StoreKV rounds to the dtype of kv. In formats with blocks, a number that is not finite makes its
-// block NaN. If v is absent, the values do not change, for a kv whose values are a view of its
-// keys.
+// StoreKV rounds to the dtype of kv. In formats with blocks, a number that is not finite makes
+// its block NaN. If v is absent, the values do not change; this is for a kv whose values are a
+// view of its keys.
 func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 	if b.failed.Load() {
 		return
@@ -99,8 +100,8 @@ func (b *Backend) StoreKV(kv backend.KV, k, v tensor.Tensor, slots []int32) {
 	b.run(&b.store, len(slots), len(slots)*k.Cols())
 }
 
-// storableKV checks k and v against the pages of kv that they go to. v may be zero: then values is too. Errors call
-// them kind+"keys" and kind+"values".
+// storableKV checks k and v against the pages of kv that they go to. v may be zero; then values
+// is too. Errors refer to them as kind+"keys" and kind+"values".
 func (b *Backend) storableKV(kind string, kv *backend.KV, k, v tensor.Tensor, slots []int32) (keys, values mat.Floats, ok bool) {
 	keys, ok = b.storable(kind+"keys", kv, kv.K, k, slots)
 	if ok && !v.IsZero() {
@@ -109,7 +110,7 @@ func (b *Backend) storableKV(kind string, kv *backend.KV, k, v tensor.Tensor, sl
 	return keys, values, ok
 }
 
-// storable checks rows x against the pages of t which they go to.
+// storable checks rows x against the pages of t that they go to.
 func (b *Backend) storable(name string, kv *backend.KV, t, x tensor.Tensor, slots []int32) (mat.Floats, bool) {
 	_, ok := format(t.DType)
 	width, pageTokens := t.Dims[2], kv.PageTokens
@@ -153,13 +154,13 @@ func (op *storeKV) put(t tensor.Tensor, x mat.Floats, width, i int, scratch []fl
 		case meta.Int8:
 			op.blocks(to, part, scratch[:quant.BlockColumns])
 		default:
-			f, _ := format(t.DType) // which storable has checked
+			f, _ := format(t.DType) // storable has checked the dtype
 			mat.Narrow(to, part, f)
 		}
 	}
 }
 
-// blocks stores a head as blocks and pads the last one with zeros.
+// blocks stores a head in blocks and pads the last one with zeros.
 func (op *storeKV) blocks(to []byte, from, last []float32) {
 	whole := len(from) &^ (quant.BlockColumns - 1)
 	op.set.Quant.PackBlocks(quant.Q8, to, from[:whole])

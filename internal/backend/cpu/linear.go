@@ -9,28 +9,28 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// Sizes of a unit of Linear. The weights of a unit stay in the second-level cache for all its
+// The size of a unit of Linear. The weights of a unit stay in the second-level cache for all its
 // tokens. A call of a kernel on them takes tens of microseconds.
 const (
 	unitBytes    = 128 << 10
 	unitTokens   = 96 // a multiple of every variant's block of tokens
 	columnBlock  = 512
-	columnTokens = 32 // up to so many tokens multiply a transposed weight in place
-	// panelPad keeps the rows of a panel from falling into one set of the cache.
+	columnTokens = 32 // up to this number of tokens multiply a transposed weight in place
+	// panelPad keeps the rows of a panel out of the same set of the cache.
 	panelPad = 16
-	// turnLines is the number of stored rows that are transposed at a time.
+	// turnLines is the number of stored rows transposed at a time.
 	turnLines = 16
 )
 
-// access is how a unit of Linear reads its weights.
+// access is the way in which a unit of Linear reads its weights.
 type access uint8
 
 const (
-	inPlace  access = iota // in the stored layout
+	inPlace  access = iota // as stored
 	widened                // converted to a panel of float32 first
-	columns                // transposed, in the stored layout
+	columns                // transposed, as stored
 	turned                 // transposed into a panel of float32 first
-	unpacked               // transposed and quantised, converted some rows at a time
+	unpacked               // transposed and quantised, dequantised some rows at a time
 	codes                  // transposed integer codes, converted in registers
 )
 
@@ -46,12 +46,12 @@ type linear struct {
 	unitTokens int
 	tokenUnits int
 	groups     packedGroups
-	packed     bool // x is packed: the units are rows of the weight
+	packed     bool // the tokens are packed and the units are rows of the weight
 	decodedAt  int  // where the decoded rows of a coded weight begin in scratch
 }
 
-// Linear reads each weight once for up to 96 tokens, and for a prompt once for a call, in
-// the order of summation that package kernels fixes, whatever the weight's layout.
+// Linear reads each weight once for up to 96 tokens, and for a prompt once per call. Its order of
+// summation is the one documented in package kernels, whatever the weight's layout.
 func (b *Backend) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
 	b.single(backend.Product{Dst: dst, X: x, W: w, Bias: bias})
 }
@@ -94,7 +94,7 @@ func (b *Backend) linearAt(p *backend.Product, place int) (linear, bool) {
 	return linear{set: b.set, y: out, x: in, w: m, bias: v, tokens: tokens}, ok
 }
 
-// plan cuts the operation into units and returns the scratch that one needs.
+// plan divides the operation into units and returns the scratch per unit.
 func (op *linear) plan(threads int) int {
 	m := &op.w
 	elem := op.planAccess()
@@ -108,9 +108,9 @@ func (op *linear) plan(threads int) int {
 	case unpacked:
 		fit = packedBlock
 	case turned:
-		fit *= 4 // which makes whole cache lines of the stored rows
+		fit *= 4 // uses whole cache lines of the stored rows
 	}
-	// Several units a thread, so that one thread's delay is the others' work.
+	// Use several units per thread, so that other threads can make up for the delay of one.
 	fit = min(fit, ceil(m.rows, 4*threads))
 	if fit > 16 {
 		fit &^= 15
@@ -120,7 +120,7 @@ func (op *linear) plan(threads int) int {
 		op.unitRows = op.oneTokenRows(fit)
 	}
 	if op.access == turned || op.access == widened {
-		op.unitTokens = op.tokens // a panel is made once
+		op.unitTokens = op.tokens // the panel is made only once
 	}
 	if op.access == codes {
 		op.unitRows, op.unitTokens = quant.SumColumns, min(op.tokens, sumTokens)
@@ -143,10 +143,10 @@ func (op *linear) plan(threads int) int {
 	return op.panelScratch()
 }
 
-// oneTokenRows is how many rows a unit has for one token where so many fit: as many streams as the
-// kernels read at once, each of an odd number of rows, as memory gives less where streams are powers
-// of two apart; or half the streams where rows are long. Of coded rows it has
-// those of codedUnitRows.
+// oneTokenRows returns the number of rows in a unit for one token, if fit rows fit. It has as
+// many streams as the kernels read at once, or half as many for long rows. Each stream has an odd
+// number of rows, because memory is slower if streams are powers of two apart. For coded rows it
+// returns codedUnitRows.
 func (op *linear) oneTokenRows(fit int) int {
 	if op.w.isCoded() {
 		return codedUnitRows(fit, op.w.rows)
@@ -164,8 +164,8 @@ func (op *linear) oneTokenRows(fit int) int {
 	return min(rows, op.w.rows)
 }
 
-// planAccess chooses how units read their weights, and returns the bytes that an element then takes
-// in the cache.
+// planAccess chooses how units read their weights, and returns the bytes that an element then
+// takes in the cache.
 func (op *linear) planAccess() (elem int) {
 	m := &op.w
 	op.access, elem = inPlace, m.Format.Size()
@@ -186,7 +186,7 @@ func (op *linear) planAccess() (elem int) {
 	return elem
 }
 
-// panelScratch is the scratch of panel.
+// panelScratch returns the length of panel's scratch.
 func (op *linear) panelScratch() int {
 	m := &op.w
 	switch op.access {
@@ -246,7 +246,7 @@ func (op *linear) addBias(t, tokens, r, rows int) {
 	}
 }
 
-// mulInPlace computes rows of a weight in the stored layout.
+// mulInPlace computes rows of a weight as stored.
 func (op *linear) mulInPlace(w *worker, y, x mat.Floats, r, rows, tokens int) {
 	m := &op.w
 	switch op.kernel {
@@ -271,7 +271,7 @@ func (op *linear) at(r int) mat.Weights {
 	return w
 }
 
-// addColumns computes rows of a transposed weight in the stored layout.
+// addColumns computes rows of a transposed weight as stored.
 func (op *linear) addColumns(y, x mat.Floats, lanes []float32, r, rows, tokens int) {
 	w := op.w.Weights
 	w.Data = w.Data[r*w.Format.Size():]
@@ -284,7 +284,7 @@ func (op *linear) addColumns(y, x mat.Floats, lanes []float32, r, rows, tokens i
 	}
 }
 
-// panel is rows of the logical matrix from r on as float32, in scratch.
+// panel returns rows of the logical matrix from r on as float32, in scratch.
 func (op *linear) panel(scratch []float32, r, rows int) mat.Weights {
 	stride := op.w.cols
 	if op.access == turned {
@@ -311,7 +311,7 @@ func (op *linear) panel(scratch []float32, r, rows int) mat.Weights {
 	return weightsOf(panel, stride)
 }
 
-// weightsOf is a matrix of float32 as weights.
+// weightsOf returns a float32 matrix as weights.
 func weightsOf(v []float32, stride int) mat.Weights {
 	return mat.Weights{Data: tensor.Floats(v, len(v)).Data, Stride: 4 * stride, Format: mat.Float32}
 }

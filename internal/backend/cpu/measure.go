@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// Measure takes a row at a time.
+// Measure computes one row at a time.
 func (b *Backend) Measure(m backend.Measures, logits tensor.Tensor, labels []int32, scale float32) {
 	if b.failed.Load() {
 		return
@@ -55,12 +55,13 @@ func isTop(x []float32, top float32, label int) bool {
 	return x[label] == top && !slices.Contains(x[:label], top)
 }
 
-// entropy returns the entropy of the softmax of scale times x. e is a copy of x, which it overwrites.
+// entropy returns the entropy of the softmax of scale times x. It overwrites e, which is a copy
+// of x.
 func entropy(set *kernels.Set, x, e []float32, scale float32) float32 {
 	top := set.Vector.ScaleMax(e, scale)
 	total := float64(set.Vector.ExpSum(e, top))
 	weighted := set.Vector.Dot64(e, x)
-	if math.IsNaN(weighted) { // as of logits that are −Inf, whose probability is 0
+	if math.IsNaN(weighted) { // for logits of −Inf, whose probability is 0
 		weighted = 0
 		for i, p := range e {
 			if p > 0 {

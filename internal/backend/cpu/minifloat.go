@@ -4,15 +4,16 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// Sizes of a unit of codes.
+// The size of a unit of minifloat.
 const (
-	minifloatRows    = 12 // a multiple of what all kernels for groups take at a time
-	minifloatStreams = 8  // of rows that pass one token
+	minifloatRows    = 12 // a multiple of the rows that any kernel for groups computes at a time
+	minifloatStreams = 8  // streams of rows for one token
 )
 
-// minifloat is a Linear of E4M3 or MXFP4 weights that stay as they are stored, see qgemm.MulMinifloat: of
-// generated tokens, and with no activation rounded of all. Many are groups of few, while the weights of a
-// unit stay in the second-level cache.
+// minifloat is a Linear of E4M3 or MXFP4 weights that are multiplied as stored; see
+// qgemm.MulMinifloat. It serves generated tokens and, if no activation may be rounded, all
+// tokens. Many tokens are multiplied in small groups, while the weights of a unit stay in the
+// second-level cache.
 type minifloat struct{ linear }
 
 func (op *minifloat) prepare(threads int) needs {
@@ -20,11 +21,11 @@ func (op *minifloat) prepare(threads int) needs {
 	return needs{input: op.tokens * op.set.QGEMM.MinifloatFloats(&op.w.packed, op.w.cols), packs: op.tokens, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
-// plan cuts the weight into units and returns the scratch that one needs.
+// plan divides the weight into units and returns the scratch per unit.
 func (op *minifloat) plan(threads int) int {
 	m := &op.w
 	each := m.cols * m.packed.RowBytes() / m.packed.Width
-	share := ceil(m.rows, 4*threads) // several units a thread
+	share := ceil(m.rows, 4*threads) // several units per thread
 	if op.tokens == 1 {
 		op.unitRows = op.streamRows(share) * minifloatStreams
 	} else {
@@ -38,9 +39,11 @@ func (op *minifloat) plan(threads int) int {
 	return scratch
 }
 
-// streamRows is how many rows each of the streams of one token has in a unit, of which a thread has several. The number is odd, as
-// in oneTokenRows. Where blocks of rows share scales, a kernel takes the rows of one block, and prefetches the streams of the next
-// call as if it had as many rows: units are then equal parts of blocks, or whole ones, and larger, since the token is scaled for each.
+// streamRows returns the number of rows in each stream of a unit for one token, of which a thread
+// has several. The number is odd, as in oneTokenRows. If blocks of rows share scales, a kernel
+// computes the rows of one block, and prefetches the streams of the next call as if it had as
+// many rows. Units are then equal parts of blocks, or whole blocks, and larger, because the token
+// is scaled for each unit.
 func (op *minifloat) streamRows(share int) int {
 	each := op.w.cols * op.w.packed.RowBytes() / op.w.packed.Width
 	together := op.set.QGEMM.MinifloatRows(&op.w.packed, op.w.cols)
@@ -75,7 +78,7 @@ func (op *minifloat) run(w *worker, unit int) {
 	op.addBias(0, op.tokens, r, rows)
 }
 
-// groupOf is the first token of the group that has token i, and how many it has.
+// groupOf returns the first token of the group that contains token i, and the size of the group.
 func (op *minifloat) groupOf(i int) (first, group int) {
 	most := op.set.QGEMM.MinifloatGroup(op.tokens)
 	first = i / most * most

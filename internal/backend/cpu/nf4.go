@@ -18,30 +18,30 @@ import (
 
 var _ backend.Converter = (*FourBits)(nil)
 
-// FourBits is the converter of matrices of floats to bitsandbytes' NF4: [meta.QuantBnbNF4] with float32
-// scales of [meta.NF4Columns] elements. A matrix is its codes, and its scales behind them.
+// FourBits converts float matrices to bitsandbytes' NF4: [meta.QuantBnbNF4] with float32 scales
+// of [meta.NF4Columns] elements. A matrix is stored as its codes followed by its scales.
 type FourBits struct {
 	set     *kernels.Set
 	threads int
 }
 
-// NewFourBits returns a converter with a number of threads.
+// NewFourBits returns a converter that uses the given number of threads.
 func NewFourBits(threads int) (*FourBits, error) {
 	set, err := kernels.Select("")
 	return &FourBits{set, max(threads, 1)}, err
 }
 
-// Format is a method of [backend.Converter].
+// Format implements [backend.Converter].
 func (c *FourBits) Format() meta.QuantFormat { return meta.QuantBnbNF4 }
 
-// Layout is a method of [backend.Converter].
+// Layout implements [backend.Converter].
 func (c *FourBits) Layout() string { return "codes, and scales behind them" }
 
-// RowGroup is a method of [backend.Converter]. Scales are behind all codes, so a matrix is converted
-// whole.
+// RowGroup implements [backend.Converter]. Scales follow all codes, so a matrix can only be
+// converted as a whole.
 func (c *FourBits) RowGroup() int { return math.MaxInt32 }
 
-// Converted is a method of [backend.Converter].
+// Converted implements [backend.Converter].
 func (c *FourBits) Converted(p backend.Part) (backend.Part, int64, error) {
 	_, floats := format(p.DType)
 	n := p.Elements()
@@ -56,7 +56,7 @@ func (c *FourBits) Converted(p backend.Part) (backend.Part, int64, error) {
 	return p, meta.NF4Bytes(int64(n)), nil
 }
 
-// Convert is a method of [backend.Converter].
+// Convert implements [backend.Converter].
 func (c *FourBits) Convert(ctx context.Context, dst, src []byte, p *backend.Part) error {
 	f, _ := format(p.DType)
 	n := p.Elements()

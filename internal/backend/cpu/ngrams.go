@@ -17,14 +17,14 @@ func (b *Backend) DilatedConv(dst, x, weight tensor.Tensor, s backend.States, st
 	b.convolve(dst, x, weight, tensor.Tensor{}, s, step, act)
 }
 
-// leastGate bounds the numbers whose square roots gates are.
+// leastGate is the smallest number of which a gate takes the square root.
 const leastGate = 1e-6
 
 // gateStreams is one call of GateStreams. A unit is a row.
 type gateStreams struct {
 	set                       *kernels.Set
 	dst, value, keys, queries mat.Floats
-	width, count              int // channels of a stream, and streams
+	width, count              int // channels of a stream, and number of streams
 }
 
 // GateStreams implements [backend.NGrams].
@@ -58,7 +58,7 @@ func (op *gateStreams) run(_ *worker, r int) {
 	}
 }
 
-// gateOf is the gate of a product d.
+// gateOf returns the gate for a dot product d.
 func gateOf(d float64) float64 {
 	g := math.Sqrt(max(math.Abs(d), leastGate))
 	switch {

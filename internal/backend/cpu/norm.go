@@ -18,8 +18,8 @@ type norm struct {
 	spec         meta.NormSpec
 }
 
-// Norm takes weights of Dim elements, or of as many as x has columns, where each group
-// has its own.
+// Norm supports weights of Dim elements, or of as many as x has columns; then each group has its
+// own.
 func (b *Backend) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
 	if b.failed.Load() {
 		return
@@ -47,7 +47,7 @@ func (b *Backend) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
 	b.run(&b.norm, ceil(rows, rowsPerUnit(cols)), rows*cols)
 }
 
-// width is the number of weights that t must have.
+// width returns the number of weights that t must have.
 func width(t tensor.Tensor, dim, cols int) int {
 	if t.Elements() == cols {
 		return cols
@@ -76,7 +76,8 @@ func (op *norm) group(dst, x []float32, c int) {
 	op.set.Vector.Norm(dst, x, op.part(op.weight, c), op.part(op.bias, c), vector.Affine{Mean: mean, By: inverse, Offset: op.spec.Offset})
 }
 
-// part is the part of a weight that belongs to the group at column c; of none it is none.
+// part returns the part of a weight that belongs to the group at column c. It returns nil if the
+// weight is absent.
 func (op *norm) part(v []float32, c int) []float32 {
 	if v == nil || len(v) == op.spec.Dim {
 		return v
@@ -84,7 +85,7 @@ func (op *norm) part(v []float32, c int) []float32 {
 	return v[c : c+op.spec.Dim]
 }
 
-// sum adds in four lanes of float64.
+// sum returns the sum of x, added in four lanes of float64.
 func sum(x []float32) float64 {
 	var s [4]float64
 	for i, v := range x {
@@ -97,11 +98,11 @@ type rope struct {
 	set              *kernels.Set
 	x, cos, sin      mat.Floats
 	rows, heads, dim int
-	half             int // rotated pairs
+	half             int // number of rotated pairs
 	interleaved      bool
 }
 
-// Rope turns pair i of a head by the angle whose cosine and sine are in column i.
+// Rope rotates pair i of a head by the angle whose cosine and sine are in column i.
 func (b *Backend) Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interleaved bool) {
 	if b.failed.Load() {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// format is the kernels' name of a dtype.
+// format returns the kernels' format for a dtype.
 func format(d meta.DType) (mat.Format, bool) {
 	switch d {
 	case meta.BFloat16:
@@ -35,7 +35,8 @@ func (b *Backend) floats(op, name string, t tensor.Tensor, rows, cols int) (mat.
 	return mat.Floats{V: t.F32(), Stride: t.RowStride()}, true
 }
 
-// isMatrix checks that t is a matrix [rows, cols] of op, of a dtype whose numbers take whole bytes.
+// isMatrix checks that t is a matrix [rows, cols] of op with a dtype whose elements take whole
+// bytes.
 func (b *Backend) isMatrix(op, name string, t tensor.Tensor, dtype meta.DType, rows, cols int) bool {
 	stride, size := t.RowStride(), dtype.Bits()/8
 	switch {
@@ -51,7 +52,7 @@ func (b *Backend) isMatrix(op, name string, t tensor.Tensor, dtype meta.DType, r
 	return false
 }
 
-// wanted is an operand [rows, cols] and where its numbers go.
+// wanted is an operand [rows, cols] and the place for its numbers.
 type wanted struct {
 	to   *mat.Floats
 	name string
@@ -59,7 +60,7 @@ type wanted struct {
 	cols int
 }
 
-// allFloats is floats for operands of op with the same rows.
+// allFloats is floats for several operands of op with the same rows.
 func (b *Backend) allFloats(op string, rows int, list ...wanted) (ok bool) {
 	for i := range list {
 		w := &list[i]
@@ -70,7 +71,7 @@ func (b *Backend) allFloats(op string, rows int, list ...wanted) (ok bool) {
 	return true
 }
 
-// allOptional is allFloats where operands may be absent; see optional.
+// allOptional is allFloats for operands that may be absent; see optional.
 func (b *Backend) allOptional(op string, rows int, list ...wanted) (ok bool) {
 	for i := range list {
 		w := &list[i]
@@ -81,7 +82,7 @@ func (b *Backend) allOptional(op string, rows int, list ...wanted) (ok bool) {
 	return true
 }
 
-// cutter is memory that parts are cut off.
+// cutter is memory from which parts are allocated in order.
 type cutter []float32
 
 func (c *cutter) take(n int) []float32 {
@@ -90,19 +91,19 @@ func (c *cutter) take(n int) []float32 {
 	return part
 }
 
-// matrix is a weight for kernels. Element (r, c) of the logical matrix is in row r, column c, or if
-// transposed in row c, column r·step.
+// matrix is a weight for the kernels. Element (r, c) of the logical matrix is in row r, column c
+// or, if transposed, in row c, column r·step.
 type matrix struct {
 	mat.Weights
 	rows, cols int
 	transposed bool
-	step       int // of the columns, where transposed
-	// packed is set instead of Weights where the weight is quantised. The view begins at
-	// row and col of it, and step is that of its rows where not transposed.
+	step       int // between columns, if transposed
+	// packed is set instead of Weights if the weight is quantised. The view begins at its row and
+	// col. step is the distance of its rows unless transposed.
 	packed    quant.Packed
 	row, col  int
 	ascending bool // see backend.Quant
-	// coded is set instead of the data of Weights where the weight is coded. The view begins at row.
+	// coded is set instead of the data of Weights if the weight is coded. The view begins at row.
 	coded coded.Matrix
 	first int // the row that Data begins with
 }
@@ -134,7 +135,7 @@ func (b *Backend) weight(op string, m backend.Matrix) (matrix, bool) {
 	return out, true
 }
 
-// The slots of vectors that one operation may widen.
+// The slots for vectors that one operation may widen.
 const (
 	slotWeight = iota
 	slotBias
@@ -143,13 +144,13 @@ const (
 	slotProfiles = slotWeight // of attention, which has no other weight
 )
 
-// vector is t as float32, n elements, or nil where t is absent. The result is valid
-// until the slot is used again.
+// vector returns t as float32 with n elements, or nil if t is absent. The result is valid until
+// the slot is used again.
 func (b *Backend) vector(op, name string, t tensor.Tensor, slot, n int) ([]float32, bool) {
 	return b.vectorAt(op, name, t, slot, 0, n)
 }
 
-// vectorAt is vector at a place in the slot, which has grown to hold it if at is not 0.
+// vectorAt is vector at a place in the slot, which must be large enough unless at is 0.
 func (b *Backend) vectorAt(op, name string, t tensor.Tensor, slot, at, n int) ([]float32, bool) {
 	if t.IsZero() {
 		return nil, true
@@ -197,14 +198,14 @@ func (t *widen) run(_ *worker, _ int) {
 	}
 }
 
-// from is the part of m that starts at row r, column c.
+// from returns the part of m that begins at row r, column c.
 func from(m mat.Floats, r, c int) mat.Floats {
 	m.V = m.V[r*m.Stride+c:]
 	return m
 }
 
-// row is n elements of row r.
+// row returns n elements of row r.
 func row(m mat.Floats, r, n int) []float32 { return m.V[r*m.Stride:][:n] }
 
-// ceil is a/b rounded up.
+// ceil returns a/b rounded up.
 func ceil(a, b int) int { return (a + b - 1) / b }

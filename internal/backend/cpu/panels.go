@@ -6,29 +6,30 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// Sizes of a unit of outer.
+// The size of a unit of panelProduct.
 const (
 	panelUnitRows = 128
-	// The tokens of a prompt of so many bytes stay in the second-level cache while rows of weights
-	// are packed by steps of k, each of which then stays in the first. Of more tokens a larger step
-	// of k stays there, while all rows of the unit are packed for it one after another.
+	// Up to panelInputBytes the tokens of a prompt stay in the second-level cache while rows of
+	// weights are packed by steps of k, each of which then stays in the first-level cache. Of
+	// more tokens a larger step of k stays in the second-level cache, while all rows of the unit
+	// are packed for it one after another.
 	panelInputBytes  = 1 << 20
 	panelStep        = 256
 	panelLongStep    = 704
-	panelShortTokens = 28 // tokens up to which a step is as large as outerShort
+	panelShortTokens = 28 // the number of tokens up to which a step has panelShortStep columns
 	panelShortStep   = 128
-	// linePad keeps lines from falling into one set of the cache.
+	// linePad keeps lines out of the same set of the cache.
 	linePad = 16
 )
 
-// panelProduct is a Linear by outer products of panels: for each k a vector of rows of the weight
-// times each token. Each sum is in one lane, so that no lanes are folded. This is the fastest order
-// for many tokens, and that of all prompts.
+// panelProduct is a Linear by outer products of panels: for each k, a vector of rows of the
+// weight times each token. Each sum is in one lane, so that no lanes are folded. This is the
+// fastest order for many tokens, and the order of all prompts.
 type panelProduct struct {
 	linear
-	size  int  // of a panel of tokens
-	step  int  // of k
-	long  bool // k goes before the rows of a unit
+	size  int  // tokens in a panel
+	step  int  // step of k
+	long  bool // the loop over k is outside the one over a unit's rows
 	lines int  // floats of scratch for weights that cannot be packed in place
 }
 
@@ -37,8 +38,8 @@ func (op *panelProduct) prepare(threads int) needs {
 	return needs{input: panels * op.size, packs: panels, units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
-// plan cuts the operation into units. It returns the panels of tokens, and the scratch of a
-// unit of rows.
+// plan divides the operation into units. It returns the number of panels of tokens, and the
+// scratch for a unit of rows.
 func (op *panelProduct) plan(threads int) (panels, scratch int) {
 	m, lanes := &op.w, op.set.GEMM.PanelLanes()
 	width := 2 * lanes
@@ -107,8 +108,8 @@ func (op *panelProduct) product(scratch []float32, r, rows int) {
 	}
 }
 
-// tile adds the products of op.step columns from k on to up to two panels of rows from r on. The weights that are
-// packed next begin next bytes after these.
+// tile adds the products of op.step columns from k on to up to two panels of rows from r on. The
+// weights that are packed next begin next bytes after these.
 func (op *panelProduct) tile(scratch []float32, r, rows, k, next int) {
 	lanes, n := op.set.GEMM.PanelLanes(), min(op.step, op.w.cols-k)
 	both, rest := scratch[:2*lanes*n], scratch[2*lanes*n:]
@@ -117,7 +118,7 @@ func (op *panelProduct) tile(scratch []float32, r, rows, k, next int) {
 	op.set.GEMM.SumPanels(gemm.PanelProduct{C: from(op.y, 0, r), A: op.groups.x[k*lanes:], AStride: op.size, B: both, Rows: op.tokens, Cols: rows, N: n, Add: k > 0})
 }
 
-// weightPanel is n elements from k on of the rows of a panel from r on.
+// weightPanel packs n elements from k on of the rows of a panel from r on.
 func (op *panelProduct) weightPanel(dst, scratch []float32, r, rows, k, n, next int) {
 	m := &op.w
 	lines, scratch := scratch[:op.lines], scratch[op.lines:]

@@ -10,7 +10,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// rowsPerUnit gives pointwise operations units of some thousands of elements.
+// rowsPerUnit returns the number of rows per unit of pointwise operations, so that a unit has
+// some thousands of elements.
 func rowsPerUnit(cols int) int { return max(1, 8192/max(cols, 1)) }
 
 type gate struct {
@@ -21,7 +22,7 @@ type gate struct {
 	limit      float32
 }
 
-// Gate computes the plain sigmoid one element at a time, the others in vectors.
+// Gate computes the plain sigmoid one element at a time, and other activations in vectors.
 func (b *Backend) Gate(dst, g, up tensor.Tensor, act meta.Activation, limit float32) {
 	if b.failed.Load() {
 		return
@@ -118,7 +119,7 @@ func (op *gate) row(dst, g, up, scratch []float32) {
 	}
 }
 
-// expRest is exp(min(x, -limit)) - 1 - x for x up to 0.
+// expRest returns exp(min(x, -limit)) - 1 - x for x up to 0.
 func expRest(x, limit float32) float32 {
 	if x > 0 {
 		return 0
@@ -126,8 +127,8 @@ func expRest(x, limit float32) float32 {
 	return float32(vector.AccurateExpm1(min(float64(x), -float64(limit))) - float64(x))
 }
 
-// clamped is gpt-oss's gate: g = min(gate, limit), (clamp(up, ±limit) + 1) · g·σ(1.702 g).
-// Without up it is the second factor.
+// clamped computes gpt-oss's gate: (clamp(up, ±limit) + 1) · g·σ(1.702 g) with g = min(gate,
+// limit). Without up it computes only the second factor.
 func (op *gate) clamped(dst, g, up, buf []float32) {
 	limit := op.limit
 	if limit <= 0 {
@@ -142,7 +143,8 @@ func (op *gate) clamped(dst, g, up, buf []float32) {
 	op.set.Vector.TimesClamped(dst, buf, up, limit)
 }
 
-// clampedSiLU is silu(min(gate, limit)) · clamp(up, ±limit). Without up it is the first factor.
+// clampedSiLU computes silu(min(gate, limit)) · clamp(up, ±limit). Without up it computes only
+// the first factor.
 func (op *gate) clampedSiLU(dst, g, up, buf []float32) {
 	limit := op.limit
 	if limit <= 0 {
@@ -165,7 +167,7 @@ type scale struct {
 	scale, cap float32
 }
 
-// Scale goes through x once for the factor and once for the softcap.
+// Scale reads x once for the factor and once for the softcap.
 func (b *Backend) Scale(x tensor.Tensor, by, softcap float32) {
 	if b.failed.Load() {
 		return
@@ -189,7 +191,7 @@ func (op *scale) run(_ *worker, unit int) {
 	}
 }
 
-// moveRows are the operations that handle whole rows: Add and Gather.
+// moveRows is an operation on whole rows: Add or Gather.
 type moveRows struct {
 	set        *kernels.Set
 	dst, x     mat.Floats
@@ -198,7 +200,7 @@ type moveRows struct {
 	scale      float32
 }
 
-// Add adds row by row.
+// Add works row by row.
 func (b *Backend) Add(dst, x tensor.Tensor, scale float32) {
 	if b.failed.Load() {
 		return
@@ -212,7 +214,7 @@ func (b *Backend) Add(dst, x tensor.Tensor, scale float32) {
 	}
 }
 
-// Gather copies rows. It checks their numbers.
+// Gather copies rows. It checks their indices.
 func (b *Backend) Gather(dst, x tensor.Tensor, rows []int32) {
 	if b.failed.Load() {
 		return
@@ -248,7 +250,7 @@ func (op *moveRows) run(_ *worker, unit int) {
 	}
 }
 
-// axpy is dst += a·x. The product is rounded first: it is never fused with the addition.
+// axpy computes dst += a·x. The product is rounded before the addition, never fused with it.
 func axpy(dst, x []float32, a float32) {
 	x = x[:len(dst)]
 	if a == 1 {
@@ -270,10 +272,11 @@ type scatterAdd struct {
 	cols    int
 }
 
-// scatterCols is the width of a unit of ScatterAdd, which has all rows in their order.
+// scatterCols is the number of columns in a unit of ScatterAdd, which processes all rows in
+// order.
 const scatterCols = 512
 
-// ScatterAdd shares the columns among the threads.
+// ScatterAdd distributes the columns over the threads.
 func (b *Backend) ScatterAdd(dst, x tensor.Tensor, rows []int32, weights []float32) {
 	if b.failed.Load() {
 		return

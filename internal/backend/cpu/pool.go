@@ -12,47 +12,48 @@ import (
 	"github.com/heftai/heft/internal/topology"
 )
 
-// task is one operation in units that may run in any order, on any worker.
+// task is an operation in units that may run in any order, on any worker.
 type task interface {
 	run(w *worker, unit int)
 }
 
-// A worker has the scratch memory of one thread. Fields that other threads read are on cache lines
-// of their own.
+// A worker holds the scratch memory of one thread. Fields that other threads read are on cache
+// lines of their own.
 type worker struct {
 	scratch scratch
 	next    []byte          // what its next unit reads from memory; see taskGroup
-	paged   attention.Paged // of the head at hand, for a kernel
-	tiles   gemm.StepTiles  // of the step at hand, for a kernel
-	sums    gemm.StepSums   // of the panel at hand, for a kernel
-	ran     uint32          // the kernels that computed its units, a bit each
-	decoded *decodedProduct // nil before the first
+	paged   attention.Paged // of the current head, for a kernel
+	tiles   gemm.StepTiles  // of the current step, for a kernel
+	sums    gemm.StepSums   // of the current panel, for a kernel
+	ran     uint32          // a bit for each kernel that computed its units
+	decoded *decodedProduct // nil before the first use
 	index   int
-	victims []topology.Span // workers to steal units from, those of its own node first
+	victims []topology.Span // workers to steal units from, those on its own node first
 	wake    chan struct{}
 
 	_      [128]byte
 	inside atomic.Uint64 // 2 × the generation that it is in or was in last, + 1 while it is in
 	parked atomic.Bool
 	_      [128]byte
-	share  atomic.Uint64 // what is left of its units; see workstealing.go
+	share  atomic.Uint64 // its remaining units; see workstealing.go
 	_      [128]byte
 
-	steps  int           // since it looked at the clock
-	rested time.Duration // when it let others run, since the pool began
+	steps  int           // since it last read the clock
+	rested time.Duration // when it last yielded, relative to the start of the pool
 }
 
-// A waiting thread spins on one word, yields now and then, and parks after some tenths of a millisecond: longer than
-// the gap between two operations and between two tokens. While weights are being read it parks after about a microsecond.
-// See Options.Reading. More threads than crowd take longer to wake than that saves.
+// A waiting thread spins on one word, yields now and then, and parks after some tenths of a
+// millisecond. That is longer than the time between two operations and between two tokens. While
+// weights are being read it parks after about a microsecond; see Options.Reading. With more than
+// crowd threads, waking takes longer than spinning saves.
 const (
-	looks      = 2000 // between two yields
-	yields     = 48   // before it parks
-	briefLooks = 200  // before it parks during reads
+	looks      = 2000 // checks between two yields
+	yields     = 48   // yields before it parks
+	briefLooks = 200  // checks before it parks during reads
 )
 
-// crowd is the most threads that may yield that often, because yielding takes a lock of the
-// scheduler.
+// crowd is the largest number of threads that may yield that often, because yielding takes a lock
+// of the scheduler.
 const crowd = 8
 
 // If there are as many threads as processors, a computing thread yields once in restEvery.
@@ -63,7 +64,8 @@ const (
 	glanceSteps = 1 << 19
 )
 
-// worthSharing is the number of elementary steps from which a second thread pays off.
+// worthSharing is the number of elementary steps from which a second thread makes an operation
+// faster.
 const worthSharing = 1 << 15
 
 // pool runs tasks on the caller and a fixed number of workers. One goroutine calls run
@@ -77,27 +79,28 @@ type pool struct {
 	workers []*worker // the first is the caller's
 	task    task
 	units   units
-	steps   int // of a unit, about
-	looks   int // as the constants, for the number of threads
+	steps   int // about the number of steps in a unit
+	looks   int // see the constants; depends on the number of threads
 	yields  int
-	reading func() bool // Options.Reading; nil if no read needs the threads' processors
+	reading func() bool // Options.Reading; nil if reads never need the threads' processors
 	began   time.Time
 
 	_       [128]byte
-	open    atomic.Uint64 // the generation that may be joined, 0 for none
+	open    atomic.Uint64 // the generation that may be joined, or 0
 	stop    atomic.Bool
 	_       [128]byte
 	waiting atomic.Bool // the caller is parked
-	last    uint64      // generation so far; the caller's
-	failed  atomic.Bool // a unit of the task at hand has panicked
+	last    uint64      // the latest generation; used only by the caller
+	failed  atomic.Bool // a unit of the current task has panicked
 	done    chan struct{}
 	ended   sync.WaitGroup
 	fail    func(recovered any)
 }
 
-// newPool starts the workers of a pool of so many threads. With a layout, which is of as many
-// threads, each worker keeps to the processors of its memory node. The system places the caller's
-// thread where the workers leave room. reading is Options.Reading, or nil. fail is called with panics.
+// newPool starts the workers of a pool of the given number of threads. With a layout, which must
+// be for that number, each worker is pinned to the processors of its memory node. The system
+// places the caller's thread where the workers leave room. reading is Options.Reading, or nil.
+// fail is called with the values of panics.
 func newPool(threads int, layout *topology.Layout, reading func() bool, fail func(any)) *pool {
 	threads = max(threads, 1)
 	p := &pool{done: make(chan struct{}, 1), fail: fail, began: time.Now(), looks: looks, yields: yields, reading: reading}
@@ -117,8 +120,8 @@ func newPool(threads int, layout *topology.Layout, reading func() bool, fail fun
 	return p
 }
 
-// prime makes the runtime allocate what goroutines need to park, which it does once for each and
-// then reuses. Parking between two tokens then allocates nothing.
+// prime makes the runtime allocate what goroutines need to park. The runtime allocates it once
+// per goroutine and then reuses it, so that parking between two tokens does not allocate.
 func prime() {
 	const stock = 192 // more than one processor's list holds
 	var all sync.WaitGroup
@@ -126,13 +129,13 @@ func prime() {
 	for range stock {
 		all.Go(func() { <-gate })
 	}
-	runtime.Gosched() // so that they wait
+	runtime.Gosched() // lets them wait
 	close(gate)
 	all.Wait()
 }
 
 // run calls t.run for each unit and returns when all are done. steps is the number of elementary
-// steps of all units. If they are few, the caller runs them alone, which is faster.
+// steps of all units. If there are few steps, the caller runs all units, which is faster.
 func (p *pool) run(t task, count, steps int) {
 	p.steps = steps/max(count, 1) + 1
 	if steps < worthSharing || count < 2 || len(p.workers) == 1 {
@@ -155,7 +158,7 @@ func (p *pool) run(t task, count, steps int) {
 	p.reset()
 }
 
-// reset forgets the units that a failed task did not run.
+// reset discards the units that a failed task did not run.
 func (p *pool) reset() {
 	if p.failed.Load() {
 		for _, w := range p.workers {
@@ -175,13 +178,13 @@ func (p *pool) alone(t task, count int) {
 	}
 }
 
-// callerUnits is work on the calling goroutine. It restores how that goroutine treats faults.
+// callerUnits runs units on the calling goroutine. It restores how that goroutine handles faults.
 func (p *pool) callerUnits() {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	p.work(p.workers[0])
 }
 
-// recovered ends the task on all workers if a unit has panicked. It is deferred.
+// recovered ends the task on all workers if a unit has panicked. It must be deferred.
 func (p *pool) recovered() {
 	if r := recover(); r != nil {
 		p.failed.Store(true)
@@ -189,7 +192,7 @@ func (p *pool) recovered() {
 	}
 }
 
-// wakeAfter wakes two parked workers after w, which do the same: many are awake soon.
+// wakeAfter wakes two parked workers after w, which do the same, so that many wake up soon.
 func (p *pool) wakeAfter(w *worker) {
 	for i := 2*w.index + 1; i <= 2*w.index+2 && i < len(p.workers); i++ {
 		p.unpark(p.workers[i])
@@ -208,7 +211,7 @@ func (p *pool) await() {
 	for _, w := range p.workers[1:] {
 		for i := 1; w.isIn(p.last); i++ {
 			if !p.patient(i) {
-				// Any worker that leaves may be the one that signals, so look again.
+				// Any worker that leaves may be the one that signals, so check again.
 				p.waiting.Store(true)
 				if w.isIn(p.last) || !p.waiting.CompareAndSwap(true, false) {
 					<-p.done
@@ -242,8 +245,8 @@ func (p *pool) leave(w *worker, g uint64) {
 
 func (p *pool) loop(w *worker, keep []int) {
 	if len(keep) > 0 {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		_ = topology.Pin(keep) // without it work is as right, and farther from its memory
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		_ = topology.Pin(keep) // an error only means that work is farther from its memory
 	}
 	debug.SetPanicOnFault(true)
 	for {
@@ -288,13 +291,13 @@ func (p *pool) patient(i int) bool {
 	if i/p.looks > p.yields {
 		return false
 	}
-	if len(p.workers) >= runtime.GOMAXPROCS(0) { // else there is a processor for other goroutines
+	if len(p.workers) >= runtime.GOMAXPROCS(0) { // otherwise there is a processor for other goroutines
 		runtime.Gosched()
 	}
 	return true
 }
 
-// work runs units until none is left to take. A panic ends the task for all.
+// work runs units until none is left. A panic ends the task for all workers.
 func (p *pool) work(w *worker) {
 	defer p.recovered()
 	t := p.task
@@ -314,13 +317,13 @@ func (p *pool) worked(w *worker, units int) {
 	w.steps = 0
 	if now := time.Since(p.began); now-w.rested >= restEvery {
 		w.rested = now
-		if len(p.workers) >= runtime.GOMAXPROCS(0) { // else there is a processor for them
+		if len(p.workers) >= runtime.GOMAXPROCS(0) { // otherwise there is a processor for other goroutines
 			runtime.Gosched()
 		}
 	}
 }
 
-// close ends the workers. It must not be called during a run.
+// close stops the workers. It must not be called during a run.
 func (p *pool) close() {
 	p.stop.Store(true)
 	for _, w := range p.workers[1:] {

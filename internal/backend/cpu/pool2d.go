@@ -8,14 +8,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// pooling is one call: a channel of an image is a plane.
+// pooling is one call. A plane is a channel of an image.
 type pooling struct {
 	rows, cols     backend.Window
-	size, places   int // of a plane, before and after
-	images, planes int // planes of an image
+	size, places   int // elements of a plane, before and after
+	images, planes int // number of images, and planes per image
 }
 
-// pooling checks what forward and reverse have in common.
+// pooling checks what the forward and the backward operation have in common.
 func (b *Backend) pooling(op string, dst, x tensor.Tensor, from []int32, a backend.Pool2DArgs) (*pooling, bool) {
 	if b.failed.Load() {
 		return nil, false
@@ -41,7 +41,8 @@ func (b *Backend) pooling(op string, dst, x tensor.Tensor, from []int32, a backe
 	return p, true
 }
 
-// each calls f for each place of a plane, with the rectangle that it reduces and its area with padding.
+// each calls f for each place of a plane, with the rectangle that it reduces and the rectangle's
+// area including padding.
 func (p *pooling) each(f func(i int, y, x [2]int, area float64)) {
 	width := p.cols.Places()
 	for r := range p.rows.Places() {
@@ -103,7 +104,7 @@ func largest[F float](p *pooling, y, x []F, from []int32) {
 	})
 }
 
-// means sums in float64.
+// means computes the means of a plane, with sums in float64.
 func means[F float](p *pooling, y, x []F) {
 	p.each(func(i int, rows, cols [2]int, area float64) {
 		var sum float64

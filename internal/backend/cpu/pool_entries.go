@@ -110,7 +110,7 @@ func (op *entryPool) first(position int) int {
 	return first
 }
 
-// seriesOf returns which series of channels token p has in the entry that ends at a position.
+// seriesOf returns the series of channels of token p in the entry that ends at a position.
 func (op *entryPool) seriesOf(p, position int) int {
 	if op.series == 2 && p > position-op.a.Rate {
 		return 1

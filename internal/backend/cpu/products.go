@@ -7,27 +7,28 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// A product is one Linear with a fixed order of summation. Its units are rows of the weight. Some kernels
-// need packed tokens: then the first phase packs them, in units too, until ready is called.
+// A product is one Linear with a fixed order of summation. Its units are rows of the weight. Some
+// kernels need packed tokens: the first phase then packs them, also in units, until ready is
+// called.
 type product interface {
 	task
 	// prepare divides the work into units for a number of threads.
 	prepare(threads int) needs
 	// take sets the memory for packed tokens.
 	take(input []float32)
-	// ready says that the tokens are packed.
+	// ready is called when the tokens are packed.
 	ready()
 	base() *linear
 	// weights returns the memory that a unit reads first, so that it can be prefetched, or nil.
 	weights(unit int) []byte
 }
 
-// needs are the memory and the units of a product.
+// needs describes the memory and the units of a product.
 type needs struct {
 	input   int // floats of packed tokens
-	packs   int // units that pack them; 0 for none
+	packs   int // number of units that pack them, or 0
 	units   int
-	scratch int // floats of each thread
+	scratch int // floats for each thread
 }
 
 // products are the products of one operation. They are allocated once and reused by later operations.
@@ -39,7 +40,7 @@ type products struct {
 	packing taskGroup // units that pack tokens
 	rows    taskGroup // units of rows of weights
 	one     [1]backend.Product
-	choice  choice // of the product at hand, and its weight: they live here so that a call allocates nothing
+	choice  choice // the current product and its weight; kept here so that a call does not allocate
 	weight  matrix
 
 	dots         stock[linear]
@@ -53,8 +54,8 @@ type products struct {
 	minifloats   stock[minifloat]
 }
 
-// A source is tokens, packed once for all products that need the same packing. It begins at offset at of the
-// backend's input memory.
+// A source is a set of tokens, packed once for all products that need the same packing. It begins
+// at offset at of the backend's input memory.
 type source struct {
 	kind   productKind
 	first  *float32
@@ -68,7 +69,7 @@ type source struct {
 // productKind distinguishes products by the packing of their tokens.
 type productKind struct {
 	order   uint8
-	packing quant.Packing // of ints and codes
+	packing quant.Packing // for integer products and minifloats
 }
 
 const (
@@ -92,7 +93,7 @@ func (b *Backend) single(p backend.Product) {
 
 // Products packs tokens once for all products that need the same packing. Then it distributes all
 // rows of all weights over the threads: each gets a run of rows of each weight, as for a single
-// product. If that needs more memory than is planned, it runs some products after the others.
+// product. If that needs more memory than planned, it runs some products after the others.
 func (b *Backend) Products(ps []backend.Product) {
 	for len(ps) > 0 && !b.failed.Load() {
 		n := b.runFitting(ps)
@@ -104,7 +105,8 @@ func (b *Backend) Products(ps []backend.Product) {
 	}
 }
 
-// splitTokens runs a product in two halves of its tokens, because the packed tokens exceed the planned memory.
+// splitTokens runs a product in two halves of its tokens, because the packed tokens exceed the
+// planned memory.
 func (b *Backend) splitTokens(p *backend.Product) {
 	first, second := *p, *p
 	rows := p.X.Rows()
@@ -115,8 +117,8 @@ func (b *Backend) splitTokens(p *backend.Product) {
 	b.single(second)
 }
 
-// runFitting runs the first products, as many as fit into the planned memory, and returns their number. The number
-// is 0 if the packed tokens of the first product do not fit.
+// runFitting runs as many of the first products as fit into the planned memory, and returns their
+// number. It returns 0 if the packed tokens of the first product do not fit.
 func (b *Backend) runFitting(ps []backend.Product) (n int) {
 	op := &b.products
 	op.reset()
@@ -161,7 +163,7 @@ func (b *Backend) runFitting(ps []backend.Product) (n int) {
 	return n
 }
 
-// biasOf is the elements of p's bias.
+// biasOf returns the number of elements of p's bias.
 func biasOf(p *backend.Product) int {
 	if p.Bias.IsZero() {
 		return 0
@@ -169,7 +171,7 @@ func biasOf(p *backend.Product) int {
 	return p.Bias.Elements()
 }
 
-// withBiases is how many of the first products have biases that fit into the planned memory.
+// withBiases returns the number of first products whose biases fit into the planned memory.
 func (b *Backend) withBiases(ps []backend.Product) int {
 	limit, n := b.vectors[slotBias].limit, 0
 	for i := range ps {
@@ -188,7 +190,7 @@ func (op *products) reset() {
 	op.dots.used, op.bf16.used, op.panels.used, op.splitDots.used, op.smallBatches.used, op.int8.used, op.interleaved.used, op.minifloats.used, op.rowProducts.used = 0, 0, 0, 0, 0, 0, 0, 0, 0
 }
 
-// placeBiases makes room for all biases that may have to be widened.
+// placeBiases allocates memory for all biases that may have to be widened.
 func (b *Backend) placeBiases(ps []backend.Product) bool {
 	n := 0
 	for i := range ps {
@@ -201,7 +203,7 @@ func (b *Backend) placeBiases(ps []backend.Product) bool {
 	return true
 }
 
-// of makes the product of a kernel.
+// of returns the product of a kernel.
 func (op *products) of(l linear) product {
 	switch l.kernel {
 	case interleavedFloats:
@@ -242,8 +244,9 @@ func (op *products) of(l linear) product {
 	return x
 }
 
-// planProducts assigns memory to the products. It drops those from the end of the list whose packed tokens exceed the
-// planned memory, and leaves none if those of the first do. It returns false if memory cannot be allocated.
+// planProducts assigns memory to the products. It drops products from the end of the list whose
+// packed tokens exceed the planned memory, and leaves none if those of the first do. It returns
+// false if memory cannot be allocated.
 func (b *Backend) planProducts() bool {
 	op := &b.products
 	threads := ceil(len(b.pool.workers), len(op.list))
@@ -318,8 +321,8 @@ func sourceOf(p product, n needs) source {
 	return s
 }
 
-// find returns the number of the source that equals s except for its offset, or -1. It looks at the
-// last few, because products with one input follow one another.
+// find returns the index of the source that equals s except for its offset, or -1. It checks only
+// the last few, because products with one input follow one another.
 func (op *products) find(s source) int {
 	for i := len(op.sources) - 1; i >= max(0, len(op.sources)-4); i-- {
 		if s.at = op.sources[i].at; s == op.sources[i] {
@@ -329,7 +332,7 @@ func (op *products) find(s source) int {
 	return -1
 }
 
-// A stock has values for reuse.
+// A stock holds values for reuse.
 type stock[T any] struct {
 	all  []*T
 	used int
@@ -348,7 +351,7 @@ func (s *stock[T]) next() *T {
 // a thread gets its part of every task.
 type taskGroup struct {
 	tasks  []product
-	counts []int // units by task
+	counts []int // number of units by task
 	shares int
 	rows   bool  // units are rows of weights
 	starts []int // starts[s·len(tasks)+i] is the first unit of share s of task i

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// quantised checks a weight of codes.
+// quantised checks a quantised weight.
 func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 	q := m.Quant
 	out := matrix{rows: m.OutRows(), cols: m.InCols(), transposed: m.Transposed, step: max(m.RowStep, 1), row: m.Row, col: m.Col, ascending: q.Ascending}
@@ -44,7 +44,7 @@ func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 	return out, true
 }
 
-// fourBits reads what the state of a weight of bitsandbytes says.
+// fourBits decodes the state of a bitsandbytes weight.
 func (b *Backend) fourBits(op string, q *backend.Quant, p *quant.Packed) bool {
 	state, err := quant.ReadState(q.Global.Data)
 	switch {
@@ -64,7 +64,7 @@ func (b *Backend) fourBits(op string, q *backend.Quant, p *quant.Packed) bool {
 	return false
 }
 
-// unpack widens stored rows × cols elements from (row, col) of the view on to dst.
+// unpack dequantises stored rows × cols elements, from (row, col) of the view on, into dst.
 func (m *matrix) unpack(set *kernels.Set, dst mat.Floats, row, col, rows, cols int, scratch []float32) {
 	if m.isPacked() {
 		set.Quant.Unpack(dst, quant.View{Packed: &m.packed, Row: m.row + row, Col: m.col + col, Rows: rows, Cols: cols}, scratch)
@@ -77,7 +77,7 @@ func (m *matrix) unpack(set *kernels.Set, dst mat.Floats, row, col, rows, cols i
 
 func (m *matrix) isPacked() bool { return m.packed.Packing != 0 }
 
-// unpackScratch is the scratch that unpack needs.
+// unpackScratch returns the length of unpack's scratch.
 func (m *matrix) unpackScratch() int {
 	if m.isPacked() {
 		return quant.UnpackScratch
@@ -85,21 +85,22 @@ func (m *matrix) unpackScratch() int {
 	return 0
 }
 
-// Sizes of a unit of addUnpacked: its lanes and the widened block stay in the first-level
+// The size of a unit of addUnpacked. Its lanes and the dequantised block stay in the first-level
 // cache.
 const (
 	packedBlock  = 128 // columns
 	packedLines  = 32  // stored rows, a multiple of every variant's lanes
-	packedTokens = 4   // up to which a transposed weight is used so
+	packedTokens = 4   // the number of tokens up to which a transposed weight is read in this way
 )
 
-// The most tokens that codeSums and codeDots are used for, and that a unit of codeSums has, whose lanes stay in the second-level cache.
+// The largest numbers of tokens for codeSums and codeDots, and the largest number in a unit of
+// codeSums, whose lanes stay in the second-level cache.
 const (
 	codeTokens = 32
 	sumTokens  = 8
 )
 
-// view returns rows of a weight stored by rows from r on.
+// view returns rows from r on of a weight stored by rows.
 func (m *matrix) view(r, rows int) quant.View {
 	return quant.View{Packed: &m.packed, Row: m.row + r*m.step, Step: m.step, Col: m.col, Rows: rows, Cols: m.cols}
 }
@@ -129,13 +130,13 @@ func (op *linear) addCodes(y, x mat.Floats, scratch []float32, r, rows, tokens i
 	}
 }
 
-// unpackedScratch is the scratch of addUnpacked.
+// unpackedScratch returns the length of addUnpacked's scratch.
 func (op *linear) unpackedScratch() int {
 	return op.unitRows*(op.set.Lanes*op.unitTokens+packedLines) + op.w.unpackScratch()
 }
 
-// addUnpacked is addColumns of a quantised weight: some stored rows at a time are
-// widened, which the tokens share.
+// addUnpacked is addColumns for a quantised weight. It dequantises some stored rows at a time for
+// all tokens.
 func (op *linear) addUnpacked(y, x mat.Floats, scratch []float32, r, rows, tokens int) {
 	lanes, rest := scratch[:op.set.Lanes*rows*tokens], scratch[op.set.Lanes*rows*tokens:]
 	weights := weightsOf(rest[:packedLines*rows], rows)

@@ -13,7 +13,7 @@ import (
 
 var _ backend.Recurrent = (*Backend)(nil)
 
-// states are the checked states of an operation.
+// states holds the checked states of an operation.
 type states struct {
 	memory mat.Floats // [slots, elements]
 	first  int
@@ -24,8 +24,9 @@ type states struct {
 // slot returns the operation's part of a slot.
 func (s *states) slot(i int32) []float32 { return row(s.memory, int(i), s.first+s.size)[s.first:] }
 
-// begin returns n elements of the state before the first token of a span, from element first on. They
-// are in the slot of the state after the last token, or in spare if that is not kept.
+// begin returns n elements, from element first on, of the state before the first token of a span.
+// They are in the slot of the state after the last token, or in spare if that state is not
+// stored.
 func (s *states) begin(span *backend.StateSpan, first, n int, spare []float32) []float32 {
 	var state []float32
 	if span.To < 0 {
@@ -42,7 +43,8 @@ func (s *states) begin(span *backend.StateSpan, first, n int, spare []float32) [
 	return state
 }
 
-// spare returns how many elements begin may need for a state of n, 0 if each span keeps its own.
+// spare returns the number of elements that begin may need for a state of n, which is 0 if each
+// span stores its own.
 func (s *states) spare(n int) int {
 	for i := range s.spans {
 		if s.spans[i].To < 0 {
@@ -90,17 +92,17 @@ type shortConv struct {
 	states       states
 	channels     int
 	kernel       int
-	step         int // from a token of the kernel to the next
+	step         int // from one token of the kernel to the next
 	act          meta.Activation
 }
 
-// kept is the number of tokens in the state.
+// kept returns the number of tokens in the state.
 func (op *shortConv) kept() int { return (op.kernel - 1) * op.step }
 
 // convChannels is the number of channels of a unit.
 const convChannels = 256
 
-// ShortConv shares sequences and channels among the threads.
+// ShortConv distributes sequences and channels over the threads.
 func (b *Backend) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.States, act meta.Activation) {
 	b.convolve(dst, x, weight, bias, s, 1, act)
 }
@@ -174,7 +176,8 @@ func (op *shortConv) taps(dst []float32, begin, end int) {
 	}
 }
 
-// input returns channels [begin, end) of token t of a span. A t before the span's first token is in the state; nil is zeros.
+// input returns channels [begin, end) of token t of a span. If t is before the span's first
+// token, they are in the state. nil means zeros.
 func (op *shortConv) input(span *backend.StateSpan, t, begin, end int) []float32 {
 	switch {
 	case t >= 0:
@@ -223,7 +226,7 @@ type deltaRule struct {
 	args         backend.DeltaArgs
 }
 
-// DeltaRule shares sequences and value heads among the threads.
+// DeltaRule distributes sequences and value heads over the threads.
 func (b *Backend) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backend.States, a backend.DeltaArgs) {
 	if b.failed.Load() {
 		return
@@ -239,7 +242,7 @@ func (b *Backend) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backend
 	b.run(op, len(s.Spans)*a.ValueHeads, 6*rows*values*a.KeyDim)
 }
 
-// deltaRule checks the operands of a delta rule of so many rows.
+// deltaRule checks the operands of a delta rule with the given number of rows.
 func (b *Backend) deltaRule(op *deltaRule, rows int, in backend.DeltaInputs, s backend.States, a backend.DeltaArgs) bool {
 	if a.KeyHeads < 1 || a.ValueHeads%a.KeyHeads != 0 || a.KeyDim < 1 || a.ValueDim < 1 {
 		b.fail("delta rule: invalid arguments: %+v", a)
@@ -276,24 +279,24 @@ func (op *deltaRule) run(w *worker, unit int) {
 	}
 }
 
-// l2Epsilon keeps the length of a query or key from being zero.
+// l2Epsilon is added so that the length of a query or key is never zero.
 const l2Epsilon = 1e-6
 
-// token advances the state of a head by the token of row r and sets dst to its result. It leaves the
-// key and the query in kq, and what it adds to the state for the key in change.
+// token updates the state of a head with the token of row r and sets dst to the token's result.
+// It leaves the key and the query in kq, and in change what it adds to the state for the key.
 func (op *deltaRule) token(dst, state []float32, r, head int, kq, change []float32) {
 	op.units(kq, r, head)
 	decay, strength := op.gates(r, head)
 	if op.args.ByChannel {
 		op.fade(state, r, head)
 	}
-	op.set.Vector.DeltaRead(change, state, kq[:op.args.KeyDim]) // what the state has for the key
+	op.set.Vector.DeltaRead(change, state, kq[:op.args.KeyDim]) // the value that the state holds for the key
 	op.change(change, change, r, head, decay, strength)
 	op.set.Vector.DeltaStep(dst, state, kq, change, decay)
 }
 
-// units sets kq to the key and the query of row r, divided by their lengths, and returns what they were
-// multiplied by.
+// units sets kq to the key and the query of row r, divided by their lengths, and returns their
+// factors.
 func (op *deltaRule) units(kq []float32, r, head int) (byKey, byQuery float32) {
 	dim := op.args.KeyDim
 	key := op.args.KeyHead(head) * dim
@@ -302,7 +305,7 @@ func (op *deltaRule) units(kq []float32, r, head int) (byKey, byQuery float32) {
 	return byKey, byQuery
 }
 
-// fade multiplies each row of a state of a head by its own decay of row r.
+// fade multiplies each row of a head's state by its own decay of row r.
 func (op *deltaRule) fade(state []float32, r, head int) {
 	dim, width := op.args.KeyDim, op.args.ValueDim
 	for i := range dim {
@@ -310,7 +313,7 @@ func (op *deltaRule) fade(state []float32, r, head int) {
 	}
 }
 
-// decay returns the decay of a head of index i at row r.
+// decay returns decay i of a head at row r.
 func (op *deltaRule) decay(r, head, i int) float32 {
 	rate, at := rateOf(op.aLog[head], op.args.Rates), float64(row(op.a, r, i+1)[i])+float64(op.dtBias[i])
 	if floor := op.args.Floor; floor != 0 {
@@ -319,8 +322,8 @@ func (op *deltaRule) decay(r, head, i int) float32 {
 	return float32(vector.AccurateExp(-rate * softplus(at)))
 }
 
-// gates returns what a state of a head is multiplied by at row r, and the strength of its change. With ByChannel
-// fade has multiplied the state already.
+// gates returns the decay of a head's state at row r, and the strength of its change. With
+// ByChannel, fade has already multiplied the state.
 func (op *deltaRule) gates(r, head int) (decay, strength float32) {
 	if decay = 1; !op.args.ByChannel {
 		decay = op.decay(r, head, head)
@@ -332,7 +335,8 @@ func (op *deltaRule) gates(r, head int) (decay, strength float32) {
 	return decay, strength
 }
 
-// change sets dst to what row r adds to the state for its key, for which the state has seen.
+// change sets dst to what row r adds to the state for its key. seen is the value that the state
+// holds for the key.
 func (op *deltaRule) change(dst, seen []float32, r, head int, decay, strength float32) {
 	v := row(op.v, r, (head+1)*len(dst))[head*len(dst):]
 	for j, s := range seen {
@@ -340,7 +344,7 @@ func (op *deltaRule) change(dst, seen []float32, r, head int, decay, strength fl
 	}
 }
 
-// unit sets dst to x divided by its length, times scale. It returns what it has multiplied by.
+// unit sets dst to x divided by its length, times scale. It returns the factor of x.
 func (op *deltaRule) unit(dst, x []float32, scale float64) float32 {
 	by := float32(scale / math.Sqrt(float64(op.set.Vector.SumSquares(x, 0))+l2Epsilon))
 	for i, v := range x {
@@ -349,7 +353,7 @@ func (op *deltaRule) unit(dst, x []float32, scale float64) float32 {
 	return by
 }
 
-// rateOf is exp(aLog). If negated, aLog is the negative of it already.
+// rateOf returns exp(aLog), or -aLog if negated is set.
 func rateOf(aLog float32, negated bool) float64 {
 	if negated {
 		return -float64(aLog)
@@ -357,7 +361,7 @@ func rateOf(aLog float32, negated bool) float64 {
 	return vector.AccurateExp(float64(aLog))
 }
 
-// rateSlope is the derivative of the rate by aLog.
+// rateSlope returns the derivative of the rate by aLog.
 func rateSlope(rate float64, negated bool) float64 {
 	if negated {
 		return -1
@@ -365,9 +369,9 @@ func rateSlope(rate float64, negated bool) float64 {
 	return rate
 }
 
-// softplus is ln(1 + exp(x)).
+// softplus returns ln(1 + exp(x)).
 func softplus(x float64) float64 {
-	if x < 20 { // as torch's threshold
+	if x < 20 { // torch's threshold
 		return vector.AccurateLog1p(vector.AccurateExp(x))
 	}
 	return x

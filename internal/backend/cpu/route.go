@@ -21,10 +21,11 @@ type route struct {
 	rows, n    int
 }
 
-// Route ranks by score plus correction, and computes weights from the scores. Of equal ranks the
-// lower number comes first; NaN ranks highest. A group ranks by its best score, with GroupsByTwo by
-// the sum of its best two, as DeepSeek V2 and V3 do. ScoreSparseMixer ranks by logits alone.
-// Where the spec has a table, the experts are given. Scored experts are the last ones of each row.
+// Route ranks experts by score plus correction, and computes weights from the scores. Of equal
+// ranks the lower index comes first; NaN ranks highest. A group ranks by its best score or, with
+// GroupsByTwo, by the sum of its best two, as in DeepSeek V2 and V3. ScoreSparseMixer ranks by
+// logits only. If the spec has a table, the experts are given. Scored experts are the last ones
+// of each row.
 func (b *Backend) Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec) {
 	if b.failed.Load() {
 		return
@@ -83,7 +84,7 @@ func (op *route) run(w *worker, unit int) {
 	if op.spec.Groups > 0 {
 		op.keepGroups(ranks, groups)
 	}
-	scored := k - op.spec.TopK // always chosen, behind the others
+	scored := k - op.spec.TopK // always chosen; they follow the others
 	ranked := n - scored
 	highest(experts[:op.spec.TopK], ranks[:ranked])
 	for i := range scored {
@@ -92,7 +93,8 @@ func (op *route) run(w *worker, unit int) {
 	op.weighChosen(experts, weights, scores)
 }
 
-// weighChosen sets the weights of experts. Those outside the scores weigh nothing; the caller refuses them.
+// weighChosen sets the weights of experts. Those outside the scores have weight 0; the caller
+// rejects them.
 func (op *route) weighChosen(experts []int32, weights, scores []float32) {
 	for i, e := range experts {
 		if weights[i] = 0; e >= 0 && int(e) < len(scores) {
@@ -102,8 +104,8 @@ func (op *route) weighChosen(experts []int32, weights, scores []float32) {
 	op.weigh(weights)
 }
 
-// sparseMixer chooses experts one after the other. ranks are the logits; those of chosen experts become
-// −Inf. The comparison with the jitter is in float32, as in the reference.
+// sparseMixer chooses experts one after another. ranks holds the logits; those of chosen experts
+// become −Inf. The comparison with the jitter is in float32, as in the reference.
 func sparseMixer(experts []int32, weights, logits, ranks []float32, jitter float32) {
 	for i := range experts {
 		highest(experts[i:i+1], ranks)
@@ -188,7 +190,8 @@ func (op *route) keepGroups(ranks, groups []float32) {
 // above reports whether rank a comes before b.
 func above(a, b float32) bool { return a > b || a != a && b == b }
 
-// highest fills top with the places of the highest ranks, at least as many, in falling order.
+// highest fills top with the indices of the highest ranks, in descending order. There are at
+// least as many ranks.
 func highest(top []int32, ranks []float32) {
 	n := 0
 	for i, v := range ranks {
@@ -204,7 +207,7 @@ func highest(top []int32, ranks []float32) {
 	}
 }
 
-// place is the number of ranks that come before rank i.
+// place returns the number of ranks that come before rank i.
 func place(ranks []float32, i int) int {
 	n := 0
 	for j, v := range ranks {
@@ -215,9 +218,9 @@ func place(ranks []float32, i int) int {
 	return n
 }
 
-// softmax is over x in float64, in ascending order.
+// softmax computes the softmax of x in float64, in ascending order.
 func softmax(x []float32) {
-	var kept [256]float64 // exponentials, which cost most
+	var kept [256]float64 // exponentials, which are the most expensive
 	top := slices.Max(x)
 	total := 0.0
 	for i, v := range x {

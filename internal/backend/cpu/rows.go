@@ -6,23 +6,23 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// rowStreams is the number of rows that are read at once. The rows of a unit for one token are a
+// rowStreams is the number of rows read at once. The number of rows in a unit for one token is a
 // multiple of it.
 const rowStreams = 4
 
-// rowsProduct is a Linear of rows of GGUF blocks that stay as they are stored, whose inputs are rounded to blocks of
-// eight bits, see qgemm.MulRows.
+// rowsProduct is a Linear of rows of GGUF blocks that are multiplied as stored. Its inputs are
+// rounded to 8-bit blocks; see qgemm.MulRows.
 type rowsProduct struct {
 	linear
 	in mat.Pairs
 }
 
-// prepare plans units whose streams have an odd number of rows each, as in oneTokenRows.
+// prepare plans units whose streams each have an odd number of rows, as in oneTokenRows.
 func (op *rowsProduct) prepare(threads int) needs {
 	m := &op.w
 	op.in.Stride = qgemm.RowsWords(m.cols)
 	each := m.cols / m.packed.Packing.BlockColumns() * m.packed.Packing.BlockBytes()
-	fit := min(unitBytes/each, ceil(m.rows, 4*threads)) // several units a thread
+	fit := min(unitBytes/each, ceil(m.rows, 4*threads)) // several units per thread
 	op.unitRows = min((max(fit/rowStreams, 1)-1|1)*rowStreams, m.rows)
 	return needs{input: op.tokens * op.in.Stride, packs: op.tokens, units: ceil(m.rows, op.unitRows)}
 }

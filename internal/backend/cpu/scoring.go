@@ -2,19 +2,20 @@ package cpu
 
 import "github.com/heftai/heft/internal/backend"
 
-// scoring divides an indexer's rows among threads. The rows are scored and chosen one by one if there are enough of them.
-// Fewer rows are scored together, in parts of their places, and then chosen: a unit is then a part of a row's places, or a
-// row. The scores of the i-th row are in the scratch memory of worker i. A place is what is scored, or several of them.
+// scoring divides an indexer's rows among threads. If there are enough rows, a unit scores a row
+// and chooses. Otherwise several rows are scored together, in parts of their places, and then
+// chosen: a unit is then a part of a row's places, or a row. The scores of the i-th row are in
+// the scratch memory of worker i. A place is one or several scored keys.
 type scoring struct {
 	rows    *sparseRows
 	workers []*worker
 	step    chooseStep
-	first   int // of the rows that are scored together
-	each    int // places of a part
-	parts   int // of a row's places
+	first   int // the first row of those that are scored together
+	each    int // places per part
+	parts   int // parts per row
 }
 
-// chooseStep says what a unit does.
+// chooseStep selects what a unit does.
 type chooseStep int
 
 const (
@@ -23,7 +24,8 @@ const (
 	chooseScored                   // chooses among a row's places
 )
 
-// runAll runs t, whose scoring c is, for all rows. score and choice are the steps of a row.
+// runAll runs t, which contains c, for all rows. score and choice are the numbers of steps per
+// row.
 func (c *scoring) runAll(b *Backend, t task, places, score, choice int) {
 	c.workers = b.pool.workers
 	n, threads := c.rows.rows, len(c.workers)
@@ -43,8 +45,8 @@ func (c *scoring) runAll(b *Backend, t task, places, score, choice int) {
 	}
 }
 
-// unit returns the row of a unit: its span and number there, the scores, which are w's or those of the row's worker, and
-// the first place of the unit's part.
+// unit returns the row of a unit: its span and its index there, the scores, which are w's or
+// those of the row's worker, and the first place of the unit's part.
 func (c *scoring) unit(w *worker, unit int) (s *backend.Span, i int, scores []float32, place int) {
 	if c.step == choosePart {
 		unit, place = unit/c.parts, unit%c.parts*c.each

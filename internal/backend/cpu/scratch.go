@@ -13,36 +13,40 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Scratch is the memory that operations need in addition to tensors, in floats. Products whose packed tokens or
-// widened biases would exceed it run in several parts.
+// Scratch is the memory that operations need besides tensors, in floats. Products whose packed
+// tokens or widened biases would exceed it run in several parts.
 type Scratch struct {
 	Input  int // packed tokens
-	Worker int // of each thread
-	Vector int // of each operand that is widened
-	Bias   int // of all biases of an operation
+	Worker int // for each thread
+	Vector int // for each operand that is widened
+	Bias   int // for all biases of an operation
 }
 
-// Limits of packed tokens, in floats. A product with more is computed in parts. Each part reads and packs the weight
-// again, which a few hundred tokens amortise.
+// The largest sizes of packed tokens, in floats. A product with more is computed in parts. Each
+// part reads and packs the weight again, which a few hundred tokens amortise.
 const (
 	maxInput      = 8 << 20
-	maxTightInput = 1 << 20 // of plans with the minimum of scratch
+	maxTightInput = 1 << 20 // for plans with the minimum of scratch memory
 )
 
-// manyThreads is a number of threads for which prepare makes the smallest units that kernels can compute.
+// manyThreads is a number of threads for which prepare makes the smallest units that kernels can
+// compute.
 const manyThreads = 1 << 20
 
-// biases is how many of the longest bias an operation may widen at once.
+// biases is the number of biases, as long as the longest one, that an operation may widen at
+// once.
 const biases = 4
 
-// A Sizer tells the scratch memory that work takes with a variant of the kernels. It remembers what products take, because
-// plans ask about the same products in passes of many sizes. One goroutine may use it at a time.
+// A Sizer computes the scratch memory of work with a kernel variant. It caches the results for
+// products, because plans ask about the same products in passes of many sizes. It is not safe for
+// concurrent use.
 type Sizer struct {
 	set   *kernels.Set
 	known map[productKey]Scratch
 }
 
-// NewSizer returns the Sizer of a variant, as Options of the backend name it. It fails if the processor lacks the variant.
+// NewSizer returns a Sizer for a variant, named as in Options. It returns an error if the
+// processor does not support the variant.
 func NewSizer(variant string) (*Sizer, error) {
 	set, err := kernels.Select(variant)
 	if err != nil {
@@ -51,8 +55,8 @@ func NewSizer(variant string) (*Sizer, error) {
 	return &Sizer{set: set, known: map[productKey]Scratch{}}, nil
 }
 
-// Scratch returns the maximum of scratch memory that w takes on so many threads. If least is set, it returns the minimum:
-// operations then have smaller units and more parts.
+// Scratch returns the largest scratch memory that w needs on the given number of threads. If
+// least is set, it returns the minimum: operations then have smaller units and more parts.
 func (z *Sizer) Scratch(threads int, w *backend.Work, least bool) Scratch {
 	s := Scratch{Vector: w.Vector, Bias: biases * w.Vector}
 	s.Worker = max(w.Columns, quant.UnpackScratch, quant.BlockColumns, w.Taps*max(convChannels, poolChannels))
@@ -72,14 +76,14 @@ func (z *Sizer) Scratch(threads int, w *backend.Work, least bool) Scratch {
 	return s
 }
 
-// Bytes is the memory that s is for so many threads, in whole pages.
+// Bytes returns the size of s for the given number of threads, in whole pages.
 func (s Scratch) Bytes(threads int) int64 {
 	page := os.Getpagesize()
 	size := func(floats int) int64 { return int64(hostmem.Up(4*floats, page)) }
 	return int64(threads)*size(s.Worker) + size(s.Input) + 3*size(s.Vector) + size(max(s.Bias, s.Vector))
 }
 
-// LimitScratch makes operations keep to s, and frees memory beyond it.
+// LimitScratch limits operations to s, and frees memory beyond it.
 func (b *Backend) LimitScratch(s Scratch) {
 	limit := func(m *scratch, floats int) {
 		if m.limit = floats; len(m.v) > floats {
@@ -98,18 +102,18 @@ func (b *Backend) LimitScratch(s Scratch) {
 	}
 }
 
-// scratch is memory that grows to the largest size asked for.
+// scratch is memory that grows to the largest requested size.
 type scratch struct {
 	block *hostmem.Block
 	v     []float32
-	limit int // floats that are planned for it; 0 for no plan
+	limit int // planned size in floats; 0 if there is no plan
 }
 
 func (s *scratch) grow(l *hostmem.Ledger, n int) error {
 	if n <= len(s.v) {
 		return nil
 	}
-	// Double it, because the scores of a sequence grow by one in each pass.
+	// Double the size, because the scores of a sequence grow by one in each pass.
 	size := 2 * len(s.v)
 	if s.limit > 0 {
 		size = min(size, s.limit)
@@ -136,7 +140,7 @@ func (s *scratch) free() error {
 	return block.Release()
 }
 
-// reserve gives every worker n floats of scratch.
+// reserve gives every worker n floats of scratch memory.
 func (b *Backend) reserve(n int) bool {
 	for _, w := range b.pool.workers {
 		if err := w.scratch.grow(b.ledger, n); err != nil {
@@ -147,18 +151,18 @@ func (b *Backend) reserve(n int) bool {
 	return true
 }
 
-// productKey distinguishes products that may take different scratch memory.
+// productKey distinguishes products that may need different scratch memory.
 type productKey struct {
 	dtype           meta.DType
 	format          meta.QuantFormat
-	rows, columns   int // of a scale
+	rows, columns   int // that share a scale
 	dims            [2]int
 	transposed      bool
 	step, height    int
 	threads, tokens int
 }
 
-// keyOf is the key of products with m, without their tokens.
+// keyOf returns the key of products with m, without their tokens.
 func keyOf(m *backend.Matrix, threads int) productKey {
 	k := productKey{dtype: m.DType, dims: [2]int{m.Dims[0], m.Dims[1]}, transposed: m.Transposed, step: m.RowStep, threads: threads}
 	if q := m.Quant; q != nil {
@@ -167,7 +171,7 @@ func keyOf(m *backend.Matrix, threads int) productKey {
 	return k
 }
 
-// workerFloats is the scratch of each thread that p needs.
+// workerFloats returns the scratch memory per thread that p needs.
 func workerFloats(p product, n needs) int {
 	decoded := decodedFloats(p)
 	if decoded == 0 {
@@ -176,7 +180,7 @@ func workerFloats(p product, n needs) int {
 	return (n.scratch+15)&^15 + decoded
 }
 
-// addProduct makes s enough for p and for fewer tokens.
+// addProduct makes s large enough for p and for fewer tokens.
 func (z *Sizer) addProduct(s *Scratch, p *backend.ProductWork, threads int) {
 	key := keyOf(&p.Weight, threads)
 	for _, key.tokens = range tokenCounts(p) {
@@ -189,7 +193,8 @@ func (z *Sizer) addProduct(s *Scratch, p *backend.ProductWork, threads int) {
 	}
 }
 
-// product is the scratch memory of products of so many tokens in all roles and modes.
+// product returns the scratch memory of products with the given number of tokens, in all roles
+// and modes.
 func (z *Sizer) product(weight *backend.Matrix, tokens, threads int) (s Scratch) {
 	for _, m := range weightsLike(weight) {
 		for _, role := range []backend.Role{backend.Generated, backend.Prompt} {
@@ -216,8 +221,8 @@ func (s *Scratch) add(set *kernels.Set, m *matrix, tokens, threads int, role bac
 	}
 }
 
-// tokenCounts are numbers of tokens at which the memory of p may be largest: those around which other
-// kernels are chosen, and the largest.
+// tokenCounts returns the numbers of tokens at which the memory of p may be largest: those at
+// which the kernel changes, and the largest.
 func tokenCounts(p *backend.ProductWork) []int {
 	var out []int
 	for n := 1; n < p.Tokens; n *= 2 {
@@ -236,7 +241,8 @@ func tokenCounts(p *backend.ProductWork) []int {
 	return out
 }
 
-// weightsLike describes a weight without data: as kernels that need no index see it, and as others do.
+// weightsLike returns descriptions of a weight without data: one for the kernels that need no
+// index, and one for the others.
 func weightsLike(m *backend.Matrix) []*matrix {
 	out := &matrix{rows: m.OutRows(), cols: m.InCols(), transposed: m.Transposed, step: max(m.RowStep, 1)}
 	q := m.Quant
@@ -272,7 +278,7 @@ func weightsLike(m *backend.Matrix) []*matrix {
 	return []*matrix{out, &indexed}
 }
 
-// attentionScratch is the most that a thread needs for the attention of a layer.
+// attentionScratch returns the largest scratch memory per thread for the attention of a layer.
 func attentionScratch(set *kernels.Set, w *backend.AttentionWork, kv meta.DType) int {
 	group, width := w.Heads/max(w.KVHeads, 1), max(w.Dim, w.ValueDim)
 	wide := 0

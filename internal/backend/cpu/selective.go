@@ -22,7 +22,7 @@ type selectiveScan struct {
 // scanChannels is the number of channels of a unit.
 const scanChannels = 64
 
-// SelectiveScan shares sequences and channels among the threads.
+// SelectiveScan distributes sequences and channels over the threads.
 func (b *Backend) SelectiveScan(dst tensor.Tensor, in backend.SelectiveInputs, s backend.States, a backend.SelectiveArgs) {
 	if b.failed.Load() {
 		return
@@ -38,7 +38,7 @@ func (b *Backend) SelectiveScan(dst tensor.Tensor, in backend.SelectiveInputs, s
 	b.run(op, len(s.Spans)*ceil(a.Channels, scanChannels), 8*rows*a.Channels*a.StateDim)
 }
 
-// selectiveScan checks the operands of a scan of so many rows.
+// selectiveScan checks the operands of a scan with the given number of rows.
 func (b *Backend) selectiveScan(op *selectiveScan, rows int, in backend.SelectiveInputs, s backend.States, a backend.SelectiveArgs) (ok bool) {
 	const name = "selective scan"
 	elements := a.Channels * a.StateDim
@@ -77,14 +77,15 @@ func (op *selectiveScan) run(w *worker, unit int) {
 	}
 }
 
-// rates sets dst to what the logarithms of decays from channel begin on are multiplied by.
+// rates sets dst to the factors of the logarithms of decays, from channel begin on.
 func (op *selectiveScan) rates(dst []float32, begin int) {
 	for i, a := range op.aLog[begin*op.args.StateDim:][:len(dst)] {
 		dst[i] = float32(rateOf(a, op.args.Rates))
 	}
 }
 
-// token advances the states of channels [begin, end) by the token of row r and sets their results.
+// token updates the states of channels [begin, end) with the token of row r and computes their
+// results.
 func (op *selectiveScan) token(state, rates []float32, r, begin, end int) {
 	n := op.args.StateDim
 	in, out := row(op.b, r, n), row(op.c, r, n)

@@ -4,18 +4,18 @@ import (
 	"github.com/heftai/heft/internal/kernels/gemm"
 )
 
-// Sizes of a unit of smallBatch: its weights, those of the next one and the tokens stay in the second-level
-// cache.
+// The size of a unit of smallBatch. Its weights, those of the next unit and the tokens stay in
+// the second-level cache.
 const (
 	smallBatchBytes = 256 << 10
 	smallBatchRows  = 2 * gemm.SmallBatchRows
 )
 
-// smallBatch is a Linear of bfloat16 weights and a few tokens of a prompt, with the bits of panelProduct: see
-// kernels.MulSmallBatch.
+// smallBatch is a Linear of bfloat16 weights and a few tokens of a prompt. It has the bits of
+// panelProduct; see gemm.Kernels.MulSmallBatch.
 type smallBatch struct{ linear }
 
-// prepare cuts the weight into units, the last of which has what is left over too.
+// prepare divides the weight into units. The last unit also has the remaining rows.
 func (op *smallBatch) prepare(threads int) needs {
 	fit := min(smallBatchBytes/(2*op.w.cols), ceil(op.w.rows, 4*threads))
 	op.unitRows = max(fit/smallBatchRows, 1) * smallBatchRows

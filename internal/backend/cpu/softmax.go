@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// Softmax reads a row as often as its logarithm needs.
+// Softmax reads a row as often as its logarithm requires.
 func (b *Backend) Softmax(dst, x tensor.Tensor, log bool) {
 	if b.failed.Load() {
 		return
@@ -34,7 +34,8 @@ func (b *Backend) Softmax(dst, x tensor.Tensor, log bool) {
 	})
 }
 
-// logSumExp returns the logarithm of the sum of exponentials of a row, which it does not change.
+// logSumExp returns the logarithm of the sum of the exponentials of a row, which it does not
+// change.
 func (b *Backend) logSumExp(row []float32) float32 {
 	const pieces = 512 // elements at a time, on the stack
 	var buf [pieces]float32

@@ -4,16 +4,16 @@ import (
 	"github.com/heftai/heft/internal/kernels/gemv"
 )
 
-// Sizes of a unit of split weights.
+// The size of a unit of splitDot.
 const (
-	splitRows  = 12        // a multiple of what all kernels take at a time
-	splitUnit  = 192 << 10 // of weights, while as many are fetched; half as many again where vectors are wide
-	splitBytes = 24 << 10  // of tokens: a piece of k that the first-level cache holds
+	splitRows  = 12        // a multiple of the rows that any kernel computes at a time
+	splitUnit  = 192 << 10 // bytes of weights, while as many are prefetched; half as many again with wide vectors
+	splitBytes = 24 << 10  // bytes of tokens: a piece of k that fits the first-level cache
 
-	splitColumns = 32 * gemv.SplitBlock // of a unit that lays out tokens
+	splitColumns = 32 * gemv.SplitBlock // columns of a unit that lays out tokens
 )
 
-// splitDot is a Linear of bfloat16 weights and few tokens, see gemv.MulSplit.
+// splitDot is a Linear of bfloat16 weights and few tokens; see gemv.Kernels.MulSplit.
 type splitDot struct{ linear }
 
 func (op *splitDot) prepare(threads int) needs {
@@ -21,7 +21,7 @@ func (op *splitDot) prepare(threads int) needs {
 	return needs{input: op.tokens * op.set.GEMV.SplitFloats(op.w.cols), packs: ceil(op.w.cols, splitColumns), units: ceil(op.w.rows, op.unitRows), scratch: scratch}
 }
 
-// plan cuts the weight into units and returns the scratch that one needs.
+// plan divides the weight into units and returns the scratch per unit.
 func (op *splitDot) plan(threads int) int {
 	fit := func(bytes int) int { return min(bytes/max(2*op.w.cols, 1), ceil(op.w.rows, 4*threads)) }
 	if op.tokens == 1 {
@@ -69,7 +69,7 @@ func (op *splitDot) product(sums []float32, r, rows, t, group int) {
 	blocks := ceil(cols, gemv.SplitBlock)
 	step := ceil(blocks, ceil(blocks, splitBytes/(4*group*gemv.SplitBlock))) * gemv.SplitBlock
 	if group <= 2 {
-		step = cols // the sums would cost more than the tokens
+		step = cols // otherwise the sums would cost more than the tokens
 	}
 	for k := 0; k < cols; k += step {
 		n, part := min(step, cols-k), w

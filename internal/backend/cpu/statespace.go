@@ -17,7 +17,7 @@ type stateSpace struct {
 	args            backend.StateSpaceArgs
 }
 
-// StateSpace shares sequences and heads among the threads.
+// StateSpace distributes sequences and heads over the threads.
 func (b *Backend) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s backend.States, a backend.StateSpaceArgs) {
 	if b.failed.Load() {
 		return
@@ -33,7 +33,7 @@ func (b *Backend) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s b
 	b.run(op, len(s.Spans)*a.Heads, 4*rows*a.Heads*a.HeadDim*a.StateDim)
 }
 
-// stateSpace checks the operands of a state space of so many rows.
+// stateSpace checks the operands of a state space model with the given number of rows.
 func (b *Backend) stateSpace(op *stateSpace, rows int, in backend.StateSpaceInputs, s backend.States, a backend.StateSpaceArgs) bool {
 	const name = "state space"
 	if a.Groups < 1 || a.Heads < 1 || a.Heads%a.Groups != 0 || a.HeadDim < 1 || a.StateDim < 1 || !(a.StepMin <= a.StepMax) {
@@ -75,8 +75,8 @@ func (op *stateSpace) run(w *worker, unit int) {
 	}
 }
 
-// token advances the state of a head, which decays at rate, by the token of row r and sets dst to its
-// result. It leaves B and C in bc, and what it adds to the state for B in change.
+// token updates the state of a head, which decays at rate, with the token of row r, and sets dst
+// to the token's result. It leaves B and C in bc, and in change what it adds to the state for B.
 func (op *stateSpace) token(dst, state []float32, r, head int, rate float64, bc, change []float32) {
 	step := op.step(r, head, rate)
 	op.inputs(bc, change, r, head, step.size)
@@ -97,9 +97,9 @@ func (op *stateSpace) inputs(bc, change []float32, r, head int, size float32) {
 	}
 }
 
-// spaceStep is the step of a token and what the state is multiplied by.
+// spaceStep holds the step of a token and the factor of the state.
 type spaceStep struct {
-	at          float64 // what softplus is taken of
+	at          float64 // the argument of softplus
 	full        float64 // the step in float64
 	size, decay float32
 }

@@ -22,7 +22,7 @@ type streams struct {
 	width, hide int // columns of weights, and channels of a stream
 }
 
-// streamStep says what a unit of streams does.
+// streamStep selects what a unit of streams does.
 type streamStep int
 
 const (
@@ -50,7 +50,7 @@ func (b *Backend) StreamWeights(weights, base, scale tensor.Tensor, a backend.St
 	b.run(&b.streams, rows, 32*rows*width*max(1, a.Iterations/4))
 }
 
-// scales is the number of scales: one for pre, post and comb each.
+// scales returns the number of scales: one each for pre, post and comb.
 func (op *streams) scales() int {
 	switch {
 	case op.width == op.a.Count:
@@ -61,10 +61,11 @@ func (op *streams) scales() int {
 	return 3
 }
 
-// kind is 0, 1 or 2 for a column of pre, post or comb.
+// kind returns 0, 1 or 2 for a column of pre, post or comb.
 func (op *streams) kind(column int) int { return min(column/op.a.Count, 2) }
 
-// check checks the number of streams and the columns of the weights; alone allows pre alone.
+// check checks the number of streams and the columns of the weights. alone allows weights that
+// consist of pre only.
 func (op *streams) check(b *Backend, alone bool) bool {
 	n := op.a.Count
 	all := (2 + n) * n
@@ -137,7 +138,7 @@ func (op *streams) run(w *worker, r int) {
 	}
 }
 
-// add is dst += by·x.
+// add computes dst += by·x.
 func (op *streams) add(dst, x []float32, by float32) {
 	for i, v := range x[:len(dst)] {
 		dst[i] += float32(by * v)
@@ -178,8 +179,8 @@ func (op *streams) weigh(x []float32) {
 	}
 }
 
-// divide divides the series of a square matrix that begin step apart, with elements each apart, by their
-// sums.
+// divide divides the series of a square matrix by their sums. Series begin step apart, and their
+// elements are each apart.
 func (op *streams) divide(x []float32, step, each int) {
 	n := op.a.Count
 	for i := range n {
@@ -190,7 +191,7 @@ func (op *streams) divide(x []float32, step, each int) {
 	}
 }
 
-// sum is what divide divides a series by.
+// sum returns the number that divide divides a series by.
 func (op *streams) sum(x []float32, begin, each int) float32 {
 	var sum float32
 	for j := range op.a.Count {

@@ -19,7 +19,7 @@ type wkv struct {
 // wkvChannels is the number of channels of a unit.
 const wkvChannels = 64
 
-// WKV shares sequences and channels among the threads.
+// WKV distributes sequences and channels over the threads.
 func (b *Backend) WKV(dst tensor.Tensor, in backend.WKVInputs, s backend.States, a backend.WKVArgs) {
 	if b.failed.Load() {
 		return
@@ -34,7 +34,7 @@ func (b *Backend) WKV(dst tensor.Tensor, in backend.WKVInputs, s backend.States,
 	}
 }
 
-// wkvOperands checks the operands of keyed averages of so many rows.
+// wkvOperands checks the operands of keyed averages with the given number of rows.
 func (b *Backend) wkvOperands(op *wkv, rows int, in backend.WKVInputs, s backend.States, a backend.WKVArgs) (ok bool) {
 	const name = "keyed average"
 	if a.Channels < 1 {
@@ -84,8 +84,9 @@ func (op *wkv) decays(dst []float32, begin int) {
 	}
 }
 
-// wkvShares returns what a state of logarithm before and a token of logarithm now are multiplied by, so that the larger is 1, and
-// the larger logarithm. A state without tokens, whose denominator is 0, has no share.
+// wkvShares returns the factors of a state with logarithm before and of a token with logarithm
+// now, of which the larger is 1, and the larger logarithm. A state without tokens, whose
+// denominator is 0, has factor 0.
 func wkvShares(state *[backend.WKVState]float32, before, now float64) (old, own, log float64) {
 	if state[1] == 0 {
 		return 0, 1, now
@@ -94,7 +95,8 @@ func wkvShares(state *[backend.WKVState]float32, before, now float64) (old, own,
 	return vector.AccurateExp(before - log), vector.AccurateExp(now - log), log
 }
 
-// wkvResult is the result of a token, the shares of the state and of its own value, and what the sum of both is divided by.
+// wkvResult holds the result of a token, the factors of the state and of the token's value, and
+// the divisor of their sum.
 type wkvResult struct{ y, old, own, sum float64 }
 
 func wkvNow(state *[backend.WKVState]float32, key, value float64) wkvResult {

@@ -4,12 +4,12 @@ import "sync/atomic"
 
 // The units of a task are divided among the workers. Each gets a contiguous run, so that it reads
 // rows of a matrix sequentially, from memory near it. A worker that has finished its share takes
-// half of the rest of another, on its own memory node if possible. The result of a unit does not
-// depend on the worker.
+// half of the rest of another's, on its own memory node if possible. The result of a unit does
+// not depend on the worker.
 //
-// A worker's share is one word: generation<<32 | begin<<16 | end, in groups of units. A word of an
-// earlier generation means that the share is still whole, so that starting a task writes nothing to
-// the workers' cache lines.
+// A worker's share is one word: generation<<32 | begin<<16 | end, in groups of units. A word of
+// an earlier generation means that the share is still whole. Starting a task therefore writes
+// nothing to the workers' cache lines.
 
 const (
 	groupBits      = 16
@@ -17,11 +17,11 @@ const (
 	lastGeneration = 1<<32 - 1
 )
 
-// units are the units of one task, in groups.
+// units describes the units of one task, in groups.
 type units struct {
 	generation uint64
-	count      int // of units
-	group      int // units of one
+	count      int // number of units
+	group      int // units per group
 	groups     int
 	workers    int
 }
@@ -36,7 +36,7 @@ func (u *units) own(i int) (begin, end int) {
 	return u.groups * i / u.workers, u.groups * (i + 1) / u.workers
 }
 
-// left returns the rest of worker i's share, from its word.
+// left returns the rest of worker i's share, given its word.
 func (u *units) left(word uint64, i int) (begin, end int) {
 	if word>>(2*groupBits) != u.generation {
 		return u.own(i)
@@ -48,7 +48,7 @@ func (u *units) word(begin, end int) uint64 {
 	return u.generation<<(2*groupBits) | uint64(begin)<<groupBits | uint64(end)
 }
 
-// span is the units of groups [begin, end).
+// span returns the units of groups [begin, end).
 func (u *units) span(begin, end int) (int, int) {
 	return begin * u.group, min(end*u.group, u.count)
 }
@@ -63,7 +63,7 @@ func (p *pool) take(w *worker) (begin, end int, ok bool) {
 	}
 	for i, near := range w.victims {
 		n, first, count := near.End-near.Begin, w.index, near.End-near.Begin
-		if i == 0 { // its own, of which it is one itself
+		if i == 0 { // w's own node; w is one of the victims
 			first, count = w.index-near.Begin+1, n-1
 		}
 		for k := range count {
@@ -72,7 +72,7 @@ func (p *pool) take(w *worker) (begin, end int, ok bool) {
 			}
 			victim := p.workers[near.Begin+(first+k)%n]
 			if a, b, ok := u.half(&victim.share, victim.index); ok {
-				w.share.Store(u.word(a+1, b)) // it was empty, so no other worker changes it
+				w.share.Store(u.word(a+1, b)) // the share was empty, so no other worker changes it
 				begin, end = u.span(a, a+1)
 				return begin, end, true
 			}
@@ -95,7 +95,7 @@ func (u *units) first(share *atomic.Uint64, i int) (group int, ok bool) {
 	}
 }
 
-// half takes the second half of a share, the larger one.
+// half takes the second half of a share, rounded up.
 func (u *units) half(share *atomic.Uint64, i int) (begin, end int, ok bool) {
 	for {
 		word := share.Load()
