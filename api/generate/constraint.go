@@ -204,11 +204,29 @@ func (c *Constraint) position(b *grammar.Builder) (grammar.Pos, error) {
 		}
 		return b.Term(b.Terminal(d), grammar.Return), nil
 	}
-	d, err := regex.Text(c.Regex, b.Budget)
+	t, err := matching(b, c.Regex)
 	if err != nil {
 		return grammar.Fail, err
 	}
-	return b.Term(b.Terminal(d), grammar.Return), nil
+	return b.Term(t, grammar.Return), nil
+}
+
+// matching returns the terminal of the texts that a regular expression matches.
+func matching(b *grammar.Builder, src string) (*grammar.Terminal, error) {
+	if open, least, most, ok := regex.Uncount(src, true); ok {
+		d, err := regex.Text(open, b.Budget)
+		if err != nil {
+			return nil, err
+		}
+		if counted, ok := b.Terminal(d).CountedText(least, most); ok {
+			return counted, nil
+		}
+	}
+	d, err := regex.Text(src, b.Budget)
+	if err != nil {
+		return nil, err
+	}
+	return b.Terminal(d), nil
 }
 
 // refusal converts errors of grammars.

@@ -74,9 +74,6 @@ func (l *Library) literal(s string) *Terminal {
 	return t
 }
 
-// Shortest returns how many characters the shortest string of a counted terminal has.
-func (t *Terminal) Shortest() int { return int(t.counts.least[t.lex.d.Start()]) }
-
 // DFA returns the automaton of t.
 func (t *Terminal) DFA() *dfa.DFA {
 	t.lex.ready()
@@ -84,9 +81,8 @@ func (t *Terminal) DFA() *dfa.DFA {
 }
 
 // Counted returns t, the automaton of a JSON string with its quotes, restricted to strings of least
-// to most characters; most < 0: any number. ok is false if that cannot be counted: then the caller
-// intersects automata. Any number of characters from the smallest must be possible if both bounds
-// are given.
+// to most characters; most < 0: any number. ok is false if t cannot count them, because the limits
+// exclude too much of it: then the caller intersects automata.
 func (t *Terminal) Counted(least, most int) (counted *Terminal, ok bool) {
 	return t.withCounts(false, least, most)
 }
@@ -100,6 +96,10 @@ func (t *Terminal) CountedText(least, most int) (counted *Terminal, ok bool) {
 func (t *Terminal) withCounts(text bool, least, most int) (counted *Terminal, ok bool) {
 	c := t.lex.counts(text)
 	if c == nil {
+		return nil, false
+	}
+	shortest := int(c.least[t.lex.d.Start()])
+	if most >= 0 && most < max(least, shortest) || least > shortest && !c.grows {
 		return nil, false
 	}
 	return &Terminal{lex: t.lex, counts: c, min: int64(least), max: int64(most)}, true

@@ -82,6 +82,7 @@ type counts struct {
 	boundary []bool
 	final    []bool
 	least    []int32
+	grows    bool // every beginning of a string can become a string of any length from its smallest one
 }
 
 // read is the number of characters that the step from s to another state completes.
@@ -219,6 +220,7 @@ func newCounts(d *dfa.DFA, text bool) *counts {
 		c.boundary[s], c.final[s] = p == atBoundary, p == atEnd
 	}
 	c.measure(from, d)
+	c.grows = c.findGrowth(from)
 	return c
 }
 
@@ -255,4 +257,41 @@ func (c *counts) measure(from [][]int32, d *dfa.DFA) {
 		}
 		near, next = next, near
 	}
+}
+
+// findGrowth reports whether all states grow, except those after a string's end. A state grows if it has
+// a step to a state that grows, through which the shortest rest is at most one character longer: such
+// steps lead to rests of all lengths.
+func (c *counts) findGrowth(from [][]int32) bool {
+	near := func(s, to int32) bool { return int32(c.read(s, to))+c.least[to] <= c.least[s]+1 }
+	steps := make([]int32, len(from)) // to states that may grow
+	for to := range from {
+		for _, s := range from[to] {
+			if near(s, int32(to)) {
+				steps[s]++
+			}
+		}
+	}
+	var ends []int32
+	for s, n := range steps {
+		if n == 0 {
+			ends = append(ends, int32(s))
+		}
+	}
+	for len(ends) > 0 {
+		to := ends[len(ends)-1]
+		ends = ends[:len(ends)-1]
+		if !c.final[to] {
+			return false
+		}
+		for _, s := range from[to] {
+			if !near(s, to) {
+				continue
+			}
+			if steps[s]--; steps[s] == 0 {
+				ends = append(ends, s)
+			}
+		}
+	}
+	return true
 }

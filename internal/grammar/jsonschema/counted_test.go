@@ -1,6 +1,7 @@
 package jsonschema_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/heftai/heft/internal/grammar/jsonschema"
@@ -49,6 +50,48 @@ func TestCountedItemsAndDynamicReferences(t *testing.T) {
 			if c.valid != nil {
 				t.Errorf("%s: %v", c.schema, err)
 			}
+			continue
+		}
+		for _, doc := range c.valid {
+			if !g.Match(doc) {
+				t.Errorf("%s rejects %s", c.schema, doc)
+			}
+		}
+		for _, doc := range c.invalid {
+			if g.Match(doc) {
+				t.Errorf("%s accepts %s", c.schema, doc)
+			}
+		}
+	}
+}
+
+// TestPatternsThatRepeatAClassManyTimesWereTooLarge: an automaton had a copy of the class for each
+// repetition, so that ^.{1,500}$, and a pattern beside minLength and maxLength, were a 400.
+func TestPatternsThatRepeatAClassManyTimesWereTooLarge(t *testing.T) {
+	long := func(n int) string { return `"` + strings.Repeat("é", n) + `"` }
+	for _, c := range []struct {
+		schema         string
+		valid, invalid []string
+	}{
+		{`{"type":"string","pattern":"^.{1,500}$"}`, []string{`"a"`, long(500), `"\t\""`}, []string{`""`, long(501), `"a\nb"`}},
+		{`{"type":"string","pattern":"^[\\p{L} .'-]{2,100}$"}`, []string{`"Zoë"`, long(100)}, []string{`"Z"`, `"Z1"`, long(101)}},
+		{`{"type":"string","pattern":"^\\p{Lu}[\\p{L} '-]{0,49}$","maxLength":20}`, []string{`"É"`, `"Ab"`}, []string{`""`, `"é"`, `"A` + long(20)[1:]}},
+		{`{"type":"string","pattern":"^(?!x)[^<>]{3,1000}$"}`, []string{`"abc"`, long(1000)}, []string{`"ab"`, `"xbc"`, long(1001)}},
+		{`{"type":"string","pattern":"^.{3,50}\\.pdf$"}`, []string{`"abc.pdf"`, `"a.pdf.pdf"`}, []string{`"ab.pdf"`, `"abc.pd"`}},
+		{`{"type":"string","pattern":"^[a-z]{20}[0-9]{2,}$"}`, []string{`"abcdefghijklmnopqrst12"`, `"abcdefghijklmnopqrst123"`}, []string{`"abcdefghijklmnopqrst1"`, `"abcdefghijklmnopqrs12"`, `"abcdefghijklmnopqrstu12"`}},
+		{`{"type":"string","pattern":"^[a-z]{2,40}[0-9]$"}`, []string{`"ab1"`}, []string{`"a1"`, `"ab12"`, `"ab"`}},
+		{`{"type":"string","pattern":"^[^\\s@]{64}@$","minLength":66}`, nil, nil},
+		{`{"type":"string","pattern":"^abc","maxLength":2}`, nil, nil},
+		{`{"type":"string","pattern":"^\\S","minLength":2,"maxLength":5000}`, []string{`"ab"`, long(5000)}, []string{`"a"`, `" ab"`, long(5001)}},
+		{`{"type":"string","pattern":"^a+b$","minLength":4,"maxLength":90}`, []string{`"aaab"`}, []string{`"aab"`, `"aaaa"`}},
+		{`{"type":"string","pattern":"^(a|bb)$","minLength":2}`, []string{`"bb"`}, []string{`"a"`}},
+		{`{"type":"object","propertyNames":{"pattern":"^[a-z]{1,40}$"},"additionalProperties":{"const":1}}`, []string{`{"ab":1}`}, []string{`{"A":1}`, `{"":1}`}},
+	} {
+		g, err := jsonschema.Compile(lib, []byte(c.schema))
+		if (err != nil) != (c.valid == nil) {
+			t.Errorf("%s: %v", c.schema, err)
+		}
+		if err != nil {
 			continue
 		}
 		for _, doc := range c.valid {

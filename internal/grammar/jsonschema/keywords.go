@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/heftai/heft/internal/grammar/regex"
 )
 
 // reader reads the keywords of one schema.
@@ -191,6 +193,9 @@ func (r *reader) str() (*str, error) {
 		return nil, err
 	}
 	if pattern != nil {
+		if open, least, most, ok := regex.Uncount(pattern.text, false); ok {
+			pattern.text, t.min, t.max = open, max(t.min, least), both(t.max, most)
+		}
 		t.patterns = []place{*pattern}
 	}
 	format, err := r.text("format")

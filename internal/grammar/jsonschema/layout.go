@@ -88,12 +88,7 @@ func (c *compiler) rawTerminal(t *str, path, name string, write func(*dfa.DFA) (
 	if err != nil || open.min == whole.min && open.max == whole.max || term.DFA().IsEmpty() {
 		return term, err
 	}
-	if len(t.patterns)+len(t.formats)+len(t.not) == 0 {
-		if counted, ok := term.CountedText(whole.min, whole.max); ok {
-			return counted, nil
-		}
-	}
-	if counted, ok := term.CountedText(0, whole.max); ok && whole.min <= counted.Shortest() {
+	if counted, ok := term.CountedText(whole.min, whole.max); ok {
 		return counted, nil
 	}
 	return c.b.Library().Shared(name+" "+whole.key(), func() (*dfa.DFA, error) {

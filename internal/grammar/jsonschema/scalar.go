@@ -42,7 +42,7 @@ func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
 		if least == 0 && most < 0 || term.DFA().IsEmpty() {
 			return term, nil
 		}
-		if counted, ok := term.Counted(0, most); ok && least <= counted.Shortest() {
+		if counted, ok := term.Counted(least, most); ok {
 			return counted, nil
 		}
 	}

@@ -18,8 +18,9 @@ const (
 type node struct {
 	kind     kind
 	ranges   []dfa.Range // of a class
-	min, max int
-	negative bool // of a lookahead
+	min, max int         // of a repetition
+	from, to int         // where its quantifier is
+	negative bool        // of a lookahead
 	subs     []*node
 }
 

@@ -117,7 +117,7 @@ func (p *parser) sequence() (*node, error) {
 
 // quantified reads what says how often n repeats.
 func (p *parser) quantified(n *node) (*node, error) {
-	least, most := 0, 0
+	least, most, from := 0, 0, p.pos
 	switch {
 	case p.take("*"):
 		most = dfa.Unbounded
@@ -135,7 +135,7 @@ func (p *parser) quantified(n *node) (*node, error) {
 	if n.kind == begin || n.kind == end || n.kind == look {
 		return nil, errorf("nothing to repeat at byte %d", p.pos)
 	}
-	n = &node{kind: repeat, min: least, max: most, subs: []*node{n}}
+	n = &node{kind: repeat, min: least, max: most, from: from, to: p.pos, subs: []*node{n}}
 	if p.take("?") { // it reads as little as it can, which is the same language
 		return n, nil
 	}

@@ -3,7 +3,9 @@ package regex_test
 import (
 	"errors"
 	"regexp"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/heftai/heft/internal/grammar/dfa"
 	"github.com/heftai/heft/internal/grammar/grammartest"
@@ -74,6 +76,42 @@ func TestWhatIsNotRegularIsAnError(t *testing.T) {
 	}
 	if _, err := regex.Text(`(a|b)*a(a|b){40}`, budget()); !errors.Is(err, dfa.ErrTooLarge) {
 		t.Errorf("an exponential expression: %v", err)
+	}
+}
+
+// TestUncountedExpressionsMatchTheSameTexts: with the numbers of characters that Uncount returns.
+func TestUncountedExpressionsMatchTheSameTexts(t *testing.T) {
+	var texts []string
+	for n := range 26 {
+		a := strings.Repeat("a", n)
+		texts = append(texts, a, a+"1", "1"+a, "b"+a+"é", a+"b"+a)
+	}
+	for src, want := range map[string]string{
+		`a{2,20}`: `a*`, `^a{17}$`: `^a*$`, `^[ab]{17,}$`: `^[ab]*$`, `1?a{1,20}`: "", `1a{1,20}?`: `1a*?`, `(?:b)[a]{18,20}(é|1)`: `(?:b)[a]*(é|1)`,
+		`a{3}b[a-c]{1,17}`: `a{3}b[a-c]*`, `a{18}b.{1,17}`: `a{18}b.*`, `(a{17})b{1}`: `(a*)b{1}`, `(a{17}|b)`: "", `a{1,16}`: "", `a{2,20}b{2,20}`: "", `(?i)A{0,20}`: `(?i)A*`,
+		`((a{1000}){1000}){1000}b{0,20}`: "", `a{17`: "", `(`: "",
+	} {
+		open, least, most, ok := regex.Uncount(src, true)
+		if ok != (want != "") {
+			t.Errorf("%s: %v", src, ok)
+		}
+		if !ok {
+			continue
+		}
+		if open != want {
+			t.Errorf("%s became %s, want %s", src, open, want)
+		}
+		whole, err := regex.Text(src, budget())
+		loose, openErr := regex.Text(open, budget())
+		if err != nil || openErr != nil {
+			t.Fatalf("%s: %v, %v", src, err, openErr)
+		}
+		for _, text := range texts {
+			n := utf8.RuneCountInString(text)
+			if got := loose.Match(text) && n >= least && (most < 0 || n <= most); got != whole.Match(text) {
+				t.Errorf("%s on %q: %v", src, text, got)
+			}
+		}
 	}
 }
 
