@@ -173,25 +173,52 @@ func (m *Model) NewAdaptedSequence(name string) (*Sequence, error) {
 	if m.closed.Load() {
 		return nil, ErrClosed
 	}
-	s := m.NewSequence()
-	if name == "" {
-		return s, nil
-	}
-	for _, a := range m.adapters {
-		if a.name == name {
-			s.adapter = a
-			return s, nil
-		}
-	}
-	a, err := m.lora(name)
+	a, err := m.Adapted(name)
 	if err != nil {
 		return nil, err
 	}
-	if a != nil {
-		s.adapter = a
-		return s, nil
+	return a.NewSequence()
+}
+
+// An Adapted is a model with one of its adapters, or without.
+type Adapted struct {
+	model   *Model
+	adapter *adapter
+}
+
+// Adapted returns the model with the adapter called name, or alone if name is "". Its sequences have that
+// adapter also if they begin after [Model.RemoveAdapter], and after another one was added under the name.
+// It takes no memory. It returns [ErrNoAdapter] for a name that neither [Options.Adapters] nor
+// [Model.AddAdapter] has. Any goroutine may call it.
+func (m *Model) Adapted(name string) (*Adapted, error) {
+	if name == "" {
+		return &Adapted{model: m}, nil
+	}
+	for _, a := range m.adapters {
+		if a.name == name {
+			return &Adapted{m, a}, nil
+		}
+	}
+	if a := m.lora(name); a != nil {
+		return &Adapted{m, a}, nil
 	}
 	return nil, fmt.Errorf("%w: %q", ErrNoAdapter, name)
+}
+
+// NewSequence is [Model.NewAdaptedSequence] for the adapter of a.
+func (a *Adapted) NewSequence() (*Sequence, error) {
+	m := a.model
+	if m.closed.Load() {
+		return nil, ErrClosed
+	}
+	if a.adapter != nil && a.adapter.dir != "" {
+		if err := m.occupy(a.adapter); err != nil {
+			return nil, err
+		}
+	}
+	s := m.NewSequence()
+	s.adapter = a.adapter
+	return s, nil
 }
 
 // adapt sets the adapter of the next n tokens of the pass.

@@ -136,19 +136,21 @@ func pages(n int64) int64 {
 	return (n + page - 1) / page * page
 }
 
-// lora loads the adapter called name for one more sequence. It returns nil if the name is
-// unknown.
-func (m *Model) lora(name string) (*adapter, error) {
+// lora returns the adapter of AddAdapter with a name, nil if there is none.
+func (m *Model) lora(name string) *adapter {
 	p := m.pool()
 	p.Lock()
-	a := m.loras.known[name]
-	if a == nil {
-		p.Unlock()
-		return nil, nil
-	}
-	if p.holdsBack(m, name) {
+	defer p.Unlock()
+	return m.loras.known[name]
+}
+
+// occupy loads an adapter for one more sequence. It may have been removed.
+func (m *Model) occupy(a *adapter) error {
+	p := m.pool()
+	p.Lock()
+	if p.holdsBack(m, a.name) {
 		defer p.Unlock()
-		return nil, p.refuse(m, name)
+		return p.refuse(m, a.name)
 	}
 	p.clock++
 	a.used = p.clock
@@ -159,11 +161,11 @@ func (m *Model) lora(name string) (*adapter, error) {
 			p.Lock()
 			a.users--
 			p.Unlock()
-			return nil, err
+			return err
 		}
 	}
-	m.StopWaiting(name)
-	return a, nil
+	m.StopWaiting(a.name)
+	return nil
 }
 
 // leave ends one use of an adapter.

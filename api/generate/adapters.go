@@ -23,6 +23,7 @@ type lora struct {
 	created   time.Time
 
 	mu       sync.Mutex // held while it is attached
+	unloaded bool       // UnloadAdapter was called
 	of       *Opened    // what it is attached to
 	attached *Model
 }
@@ -118,7 +119,7 @@ func (ms *Models) LoadAdapter(ctx context.Context, base, name, dir string) error
 	return nil
 }
 
-// UnloadAdapter forgets an adapter of AddAdapter or LoadAdapter. Running requests that use it finish. It fails with an error of kind
+// UnloadAdapter forgets an adapter of AddAdapter or LoadAdapter. Requests that use it, or wait for it, finish. It fails with an error of kind
 // wire.NoModel for another name.
 func (ms *Models) UnloadAdapter(name string) error {
 	ms.mu.Lock()
@@ -140,6 +141,7 @@ func (ms *Models) UnloadAdapter(name string) error {
 	defer ms.release(of, false)
 	gone.mu.Lock()
 	defer gone.mu.Unlock()
+	gone.unloaded = true
 	if gone.of != nil && gone.of == opened {
 		gone.attached.dispatched.RemoveAdapter(name)
 	}
@@ -150,16 +152,21 @@ func (ms *Models) UnloadAdapter(name string) error {
 func (l *lora) attach(opened *Opened, base *Model) (*Model, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.of == opened {
+	switch {
+	case l.of == opened:
 		return l.attached, nil
-	}
-	if base.dispatched == nil {
+	case l.unloaded, base.dispatched == nil:
 		return nil, dispatch.ErrNoAdapter
 	}
 	if err := base.dispatched.AddAdapter(dispatch.Adapter{Name: l.name, Dir: l.dir}); err != nil {
 		return nil, err
 	}
+	adapted, err := base.engine.Adapted(l.name)
+	if err != nil {
+		return nil, err
+	}
 	l.of, l.attached = opened, base.adapter(l.name, l.created)
+	l.attached.adapted = adapted
 	return l.attached, nil
 }
 

@@ -47,7 +47,7 @@ func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vectors [][]float32,
 	var streams []*engine.Stream
 	for i := range r.Prompts {
 		for next := len(streams); next < min(i+min(inFlight, m.engine.Places()), len(r.Prompts)); next++ {
-			s, err := m.engine.Submit(ctx, engine.Request{Background: wire.InBackground(ctx), Client: client.ID, Adapter: m.Adapter, Prompt: r.Prompts[next], Embed: poolings[m.Pooling.Mode]})
+			s, err := m.engine.Submit(ctx, engine.Request{Background: wire.InBackground(ctx), Client: client.ID, Adapter: m.Adapter, Adapted: m.adapted, Prompt: r.Prompts[next], Embed: poolings[m.Pooling.Mode]})
 			if err != nil {
 				return nil, usage, m.embedError(ctx, err, r.Param)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/dispatch"
 )
 
 // retryLoad is how soon a model that could not be loaded is tried again.
@@ -147,11 +148,14 @@ func (ms *Models) Use(ctx context.Context, name string) (*Model, error) {
 	case l == nil:
 		return opened.Model, nil
 	}
-	m, err := l.attach(opened, opened.Model) // reads files
-	if err != nil {
+	switch m, err := l.attach(opened, opened.Model); { // reads files
+	case errors.Is(err, dispatch.ErrNoAdapter):
+		return nil, noModel(name)
+	case err != nil:
 		return nil, loadError(name, err)
+	default:
+		return m, nil
 	}
-	return m, nil
 }
 
 // use returns the loaded model of a name with a lease. ms.mu is held, except while use waits.

@@ -30,7 +30,8 @@ type Model struct {
 	Text
 
 	engine     *engine.Engine
-	dispatched *dispatch.Model // nil in tests
+	adapted    engine.NewSequence // of Adapter; nil for one that always has its name
+	dispatched *dispatch.Model    // nil in tests
 	claimed    []*dispatch.Model
 	user       *inuse.User // of claimed
 	formatOnce sync.Once

@@ -166,7 +166,7 @@ func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 	stream, err := m.engine.Submit(ctx, engine.Request{
 		Client: client.ID, Background: wire.InBackground(ctx),
 		Constrain: m.constraints(&r),
-		Adapter:   m.Adapter, Salt: r.Salt, Prompt: r.Prompt, Params: r.Params.internal(), MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed, Prediction: r.Prediction,
+		Adapter:   m.Adapter, Adapted: m.adapted, Salt: r.Salt, Prompt: r.Prompt, Params: r.Params.internal(), MaxTokens: r.MaxTokens, N: r.N, Seed: r.Seed, Prediction: r.Prediction,
 		LogProbs: r.LogProbs, PromptLogProbs: r.PromptLogProbs, TopLogProbs: r.TopLogProbs, TopPrompt: r.TopPrompt,
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/keys"
 	"github.com/heftai/heft/internal/golden"
 )
@@ -122,6 +123,52 @@ func TestAdaptersOfAFolderComeAndGo(t *testing.T) {
 	}
 	if got := s.ids(t, "final"); got != final {
 		t.Errorf("final gives %s, want %s", got, final)
+	}
+}
+
+// TestARequestKeepsAnAdapterThatIsUnloaded: a request that waited while its adapter was unloaded was a 500, or ran with
+// another one that had taken the name.
+func TestARequestKeepsAnAdapterThatIsUnloaded(t *testing.T) {
+	shelf := adapterShelf(t, map[string]string{"final": "final", "zero": "init"})
+	s := fleetOf(t, runCmd{servedFlags: servedFlags{Model: []string{tinyBase(t)}}, loraDirFlags: loraDirFlags{LoraDir: shelf}})
+	vector := func(m *generate.Model) string {
+		t.Helper()
+		v, _, err := m.Embed(t.Context(), generate.EmbedRequest{Prompts: [][]int32{{5, 6, 7, 8}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(v)
+	}
+	use := func(name string) *generate.Model {
+		t.Helper()
+		m, err := s.fleet.models.Use(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	change := func(path, body string) {
+		t.Helper()
+		if status, text := s.post(path, "", body); status != http.StatusOK {
+			t.Fatalf("%s %s: %d %s", path, body, status, text)
+		}
+	}
+	plain, final := vector(use("tiny-base")), vector(use("final"))
+	if plain == final {
+		t.Fatal("the adapter changes nothing")
+	}
+	change("/v1/load_lora_adapter", `{"lora_name":"a","lora_path":"final"}`)
+	begun := use("a")
+	change("/v1/unload_lora_adapter", `{"lora_name":"a"}`)
+	if got := vector(begun); got != final {
+		t.Errorf("after the adapter was unloaded: %s, want %s", got, final)
+	}
+	change("/v1/load_lora_adapter", `{"lora_name":"a","lora_path":"zero"}`)
+	if got := vector(begun); got != final {
+		t.Errorf("after another took the name: %s, want %s", got, final)
+	}
+	if got := vector(use("a")); got != plain {
+		t.Errorf("the other: %s, want %s", got, plain)
 	}
 }
 

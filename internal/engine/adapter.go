@@ -7,15 +7,19 @@ import (
 
 // Adapting is implemented by a Model whose sequences can use adapters.
 type Adapting interface {
-	// NewAdaptedSequence is NewSequence with the adapter called name. It returns an error if the
-	// model has no such adapter.
-	NewAdaptedSequence(promptLen int, name string) (Sequence, error)
+	// Adapted finds the adapter called name. It fails if the model has none of that name. Any goroutine
+	// may call it.
+	Adapted(name string) (NewSequence, error)
 }
+
+// A NewSequence makes sequences with one adapter, even after another one took its name. It is used like
+// Model.NewSequence, and returns ErrAdaptersFull while the adapter has no room.
+type NewSequence func(promptLen int) (Sequence, error)
 
 // An adapterWaiter is a Model that shares the memory of adapters with other models.
 type adapterWaiter interface {
 	// NotifyAdapters sets a function that may be called, from any goroutine, when there may be
-	// room for an adapter after NewAdaptedSequence has returned ErrAdaptersFull.
+	// room for an adapter after a NewSequence has returned ErrAdaptersFull.
 	NotifyAdapters(call func())
 	// StopWaiting tells the model that no choice waits for the adapter any more. Until then other
 	// adapters may be delayed for it.
@@ -73,15 +77,19 @@ func (e *Engine) sequence(c *choice) (Sequence, error) {
 }
 
 func (e *Engine) unsalted(c *choice) (Sequence, error) {
-	name := c.stream.request.Adapter
-	if name == "" {
-		return e.model.NewSequence(c.prompt), nil
+	if adapted := c.stream.request.Adapted; adapted != nil {
+		return adapted(c.prompt)
 	}
+	return e.model.NewSequence(c.prompt), nil
+}
+
+// Adapted finds an adapter for Request.Adapted. It fails if the model has none of that name.
+func (e *Engine) Adapted(name string) (NewSequence, error) {
 	m, ok := e.model.(Adapting)
 	if !ok {
 		return nil, errNoAdapters
 	}
-	return m.NewAdaptedSequence(c.prompt, name)
+	return m.Adapted(name)
 }
 
 // adapters returns the names of the adapters that the choices in list use. If they equal before,

@@ -21,12 +21,12 @@ type adapting struct {
 
 var errUnknown = errors.New("unknown adapter")
 
-func (m *adapting) NewAdaptedSequence(promptLen int, name string) (engine.Sequence, error) {
+func (m *adapting) Adapted(name string) (engine.NewSequence, error) {
 	m.names = append(m.names, name)
 	if name == "nobody" {
 		return nil, errUnknown
 	}
-	return m.NewSequence(promptLen), nil
+	return func(promptLen int) (engine.Sequence, error) { return m.NewSequence(promptLen), nil }, nil
 }
 
 // TestAdaptersOfRequests: the model makes the sequence of a request that names an adapter;
@@ -73,12 +73,14 @@ type crowded struct {
 	refused atomic.Int32
 }
 
-func (m *crowded) NewAdaptedSequence(promptLen int, name string) (engine.Sequence, error) {
-	if name == "b" && m.KV().Used > 0 {
-		m.refused.Add(1)
-		return nil, engine.ErrAdaptersFull
-	}
-	return m.NewSequence(promptLen), nil
+func (m *crowded) Adapted(name string) (engine.NewSequence, error) {
+	return func(promptLen int) (engine.Sequence, error) {
+		if name == "b" && m.KV().Used > 0 {
+			m.refused.Add(1)
+			return nil, engine.ErrAdaptersFull
+		}
+		return m.NewSequence(promptLen), nil
+	}, nil
 }
 
 // TestARequestWaitsForAdapterMemory: a request whose adapter has no room waits, and runs after one that ends.
@@ -127,11 +129,13 @@ func (m *beside) NotifyAdapters(call func()) { m.call = call }
 
 func (m *beside) StopWaiting(name string) { m.stopped = append(m.stopped, name) }
 
-func (m *beside) NewAdaptedSequence(promptLen int, _ string) (engine.Sequence, error) {
-	if !m.room.Load() {
-		return nil, engine.ErrAdaptersFull
-	}
-	return m.NewSequence(promptLen), nil
+func (m *beside) Adapted(string) (engine.NewSequence, error) {
+	return func(promptLen int) (engine.Sequence, error) {
+		if !m.room.Load() {
+			return nil, engine.ErrAdaptersFull
+		}
+		return m.NewSequence(promptLen), nil
+	}, nil
 }
 
 // TestARequestWaitsForAnotherModelsAdapters: a request failed if another model's adapters took the memory. It waits,

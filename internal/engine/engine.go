@@ -180,6 +180,12 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if err := r.check(e.vocab, e.limit); err != nil {
 		return nil, err
 	}
+	if r.Adapter != "" && r.Adapted == nil {
+		var err error
+		if r.Adapted, err = e.Adapted(r.Adapter); err != nil {
+			return nil, err
+		}
+	}
 	s := newStream(e, r)
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -37,13 +37,19 @@ func (d *dispatched) NewSequence(promptLen int) Sequence {
 	return s
 }
 
-func (d *dispatched) NewAdaptedSequence(promptLen int, name string) (Sequence, error) {
-	s, err := d.Model.NewAdaptedSequence(name)
+func (d *dispatched) Adapted(name string) (NewSequence, error) {
+	a, err := d.Model.Adapted(name)
 	if err != nil {
 		return nil, err
 	}
-	s.Expect(promptLen)
-	return s, nil
+	return func(promptLen int) (Sequence, error) {
+		s, err := a.NewSequence()
+		if err != nil {
+			return nil, err
+		}
+		s.Expect(promptLen)
+		return s, nil
+	}, nil
 }
 
 func (d *dispatched) Forward(ctx context.Context, rows []Row) (Logits, error) {

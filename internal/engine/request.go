@@ -33,6 +33,8 @@ type Request struct {
 
 	// Adapter is the name of the adapter for the tokens; "" means none.
 	Adapter string
+	// Adapted makes the sequences with Adapter; nil: those of the adapter that has the name now.
+	Adapted NewSequence
 
 	// Salt separates cached prefixes: the request shares them only with requests of the same
 	// salt.

@@ -188,3 +188,62 @@ func TestAnAdapterOfTheSameNameSharesNoPages(t *testing.T) {
 		t.Error("an adapter larger than the memory for adapters is accepted")
 	}
 }
+
+// TestSequencesOfARemovedAdapterBegin: a request that had not begun, or was preempted, failed when its adapter was
+// removed, or ran with another adapter that had taken the name.
+func TestSequencesOfARemovedAdapterBegin(t *testing.T) {
+	final := dispatchtest.AdapterDir(t)
+	prompt := []int32{5, 6, 7, 8}
+	m := dispatchtest.LorasModel(t, dispatch.Options{AdapterMemory: 1 << 24})
+	last := func(a *dispatch.Adapted) []float32 {
+		t.Helper()
+		s, err := a.NewSequence()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Free()
+		logits, err := m.Forward(context.Background(), &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: prompt, Logits: dispatch.LogitsLast}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, v := logits.Row(0)
+		return slices.Clone(v)
+	}
+	named := func(name string) *dispatch.Adapted {
+		t.Helper()
+		a, err := m.Adapted(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	add := func(dir string) {
+		t.Helper()
+		if err := m.AddAdapter(dispatch.Adapter{Name: "a", Dir: dir}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain := last(named(""))
+	add(final)
+	before, held := named("a"), dispatchtest.Sum(m.Status().Held)
+	want := last(before)
+	if slices.Equal(want, plain) {
+		t.Fatal("the adapter changes nothing")
+	}
+	if err := m.RemoveAdapter("a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Adapted("a"); !errors.Is(err, dispatch.ErrNoAdapter) {
+		t.Errorf("a removed adapter: %v", err)
+	}
+	dispatchtest.SameLogits(t, "after removal", [][]float32{last(before)}, [][]float32{want})
+	add(filepath.Join(filepath.Dir(final), "init"))
+	dispatchtest.SameLogits(t, "another with the name", [][]float32{last(named("a"))}, [][]float32{plain})
+	dispatchtest.SameLogits(t, "beside another with the name", [][]float32{last(before)}, [][]float32{want})
+	if err := m.RemoveAdapter("a"); err != nil {
+		t.Fatal(err)
+	}
+	if now := dispatchtest.Sum(m.Status().Held); now > held {
+		t.Errorf("removed adapters hold %d bytes", now-held)
+	}
+}
