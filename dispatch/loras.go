@@ -62,7 +62,7 @@ func (m *Model) AddAdapter(a Adapter) error {
 	}
 	bytes, scratch, err := m.loraBytes(a)
 	if bytes += scratch; err == nil && bytes > m.options.AdapterMemory {
-		err = fmt.Errorf("it needs %d bytes, want at most the %d bytes of the memory for adapters", bytes, m.options.AdapterMemory)
+		err = fmt.Errorf("it needs %d bytes, want at most the %d bytes of the memory for adapters: raise that (--lora-memory)", bytes, m.options.AdapterMemory)
 	}
 	if err != nil {
 		return fmt.Errorf("dispatch: adapter %q: %w", a.Name, err)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -115,6 +116,67 @@ func TestALineThatTheServerHasNoRoomForIsTriedAgain(t *testing.T) {
 	if b := s.wait(t, newBatch(t, s, completion(1, "{}"))); b.Counts.Completed != 1 || asked != 3 {
 		t.Errorf("asked %d times: %+v", asked, b)
 	}
+}
+
+// TestABatchThatIsTriedAgainHoldsUpNoOther: its lines kept all places, so that no other batch went on, for up to a day.
+func TestABatchThatIsTriedAgainHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, t.TempDir())
+		var full atomic.Bool
+		full.Store(true)
+		asked := map[string]bool{}
+		some := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if b, _ := io.ReadAll(r.Body); bytes.Contains(b, []byte("full")) {
+				asked[string(b)] = true
+				if full.Load() {
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+			}
+			wire.WriteJSON(w, http.StatusOK, 1)
+		})
+		s.Begin(Backend{Endpoints: map[string]http.Handler{"/v1/completions": some}, MaxLine: 1 << 20, Parallel: 1})
+		var lines strings.Builder
+		for i := range 20 {
+			lines.WriteString(completion(i, fmt.Sprintf(`{"full":%d}`, i)))
+		}
+		first := newBatch(t, s, lines.String())
+		time.Sleep(time.Minute)
+		second := newBatch(t, s, completion(1, "{}")+completion(2, "{}"))
+		time.Sleep(time.Minute)
+		if b := s.kept(t, second); b.Status != completed || b.Counts.Completed != 2 {
+			t.Errorf("the other batch: %+v", b)
+		}
+		if len(asked) > 3 {
+			t.Errorf("%d lines of the batch that has to wait were begun", len(asked))
+		}
+		full.Store(false)
+		if b := s.wait(t, first); b.Status != completed || b.Counts.Completed != 20 {
+			t.Errorf("%+v", b)
+		}
+		s.Stop()
+	})
+}
+
+// TestALineWhoseModelCannotBeLoadedFails: it was tried again until the batch expired, and then had no reason.
+func TestALineWhoseModelCannotBeLoadedFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, t.TempDir())
+		broken := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"error":{"message":"no room","code":"model_unavailable"}}`)
+		})
+		s.Begin(Backend{Endpoints: map[string]http.Handler{"/v1/completions": broken}, MaxLine: 1 << 20, Parallel: 2})
+		began := time.Now()
+		b := s.wait(t, newBatch(t, s, completion(1, "{}")+completion(2, "{}")))
+		if took := time.Since(began); b.Status != completed || b.Counts != (Counts{2, 0, 2}) || b.ErrorFile == nil || took < longestPause || took > time.Minute {
+			t.Fatalf("after %v: %+v", took, b)
+		}
+		text, err := os.ReadFile(s.files.data(*b.ErrorFile))
+		if err != nil || bytes.Count(text, []byte(`"status_code":503`)) != 2 || !bytes.Contains(text, []byte("no room")) {
+			t.Errorf("%s %v", text, err)
+		}
+		s.Stop()
+	})
 }
 
 // TestAPanicIsTheErrorOfItsLine: and the others are answered.

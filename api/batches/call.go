@@ -3,6 +3,7 @@ package batches
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -102,6 +103,16 @@ func (a *answer) Write(b []byte) (int, error) {
 		return 0, a.failed
 	}
 	return a.body.Write(b)
+}
+
+// unavailable reports whether the answer is that the model cannot be loaded or used, which may not pass by itself.
+func (a *answer) unavailable() bool {
+	var body struct {
+		Error struct {
+			Code string `json:"code"`
+		} `json:"error"`
+	}
+	return json.Unmarshal(a.body.Bytes(), &body) == nil && body.Error.Code == "model_unavailable"
 }
 
 // as returns the context of a request of an owner.

@@ -33,8 +33,9 @@ type runner struct {
 	out     *results
 	errs    *results
 	allowed func(url string) error
-	failed  func(error)  // is told that results cannot be written; it ends the run
-	wrote   func(Counts) // is told of each result; may be nil
+	failed  func(error)   // is told that results cannot be written; it ends the run
+	wrote   func(Counts)  // is told of each result; may be nil
+	late    chan struct{} // has an element for each line that is tried again
 
 	mu     sync.Mutex
 	counts Counts
@@ -58,18 +59,23 @@ func (r *runner) resume() error {
 	return nil
 }
 
-// run answers all lines that have no result yet, and returns when the last one has ended, or ctx has.
+// run answers all lines that have no result yet, and returns when the last one has ended, or ctx has. No line begins
+// while many have to be tried again.
 func (r *runner) run(ctx context.Context) error {
+	r.late = make(chan struct{}, r.places.most)
 	var running sync.WaitGroup
 	defer running.Wait()
 	return r.each(func(l line) error {
+		select {
+		case r.late <- struct{}{}:
+			<-r.late
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 		if err := r.places.take(ctx, l.size); err != nil {
 			return err
 		}
-		running.Go(func() {
-			defer r.places.free(l.size)
-			r.answer(ctx, l)
-		})
+		running.Go(func() { r.answer(ctx, l) })
 		return nil
 	})
 }
@@ -115,23 +121,36 @@ func (r *runner) answered(l line) bool {
 // Times between two attempts of a line that the server has no room for.
 const firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second
 
-// answer answers one line. It tries again while the server is full.
+// answer answers one line, which has a place. It tries again while the server is full; between two attempts other lines
+// have the place.
 func (r *runner) answer(ctx context.Context, l line) {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		again := r.attempt(ctx, l)
-		if !again || ctx.Err() != nil {
-			return
-		}
+	again := r.attempt(ctx, l, firstPause)
+	r.places.free(l.size)
+	if !again || ctx.Err() != nil {
+		return
+	}
+	select {
+	case r.late <- struct{}{}:
+		defer func() { <-r.late }()
+	case <-ctx.Done():
+		return
+	}
+	for pause := firstPause; again; pause = min(2*pause, longestPause) {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
+		if r.places.take(ctx, l.size) != nil {
+			return
+		}
+		again = r.attempt(ctx, l, pause)
+		r.places.free(l.size)
 	}
 }
 
-// attempt answers a line and reports whether that is to be tried again.
-func (r *runner) attempt(ctx context.Context, l line) (again bool) {
+// attempt answers a line after a pause and reports whether that is to be tried again.
+func (r *runner) attempt(ctx context.Context, l line, pause time.Duration) (again bool) {
 	err := r.backend.read(ctx, r.in, l, func(inner context.Context, text []byte) error {
 		c, err := parseLine(text, r.allowed)
 		if err != nil {
@@ -151,7 +170,7 @@ func (r *runner) attempt(ctx context.Context, l line) (again bool) {
 		case ctx.Err() != nil:
 		case a.failed != nil:
 			r.fail(l, c.CustomID, "server_error", message(a.failed))
-		case a.status == http.StatusServiceUnavailable:
+		case a.status == http.StatusServiceUnavailable && (pause < longestPause || !a.unavailable()):
 			again = true
 		default:
 			r.keep(l, c.CustomID, a)
