@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -124,10 +125,13 @@ func TestABatchThatIsTriedAgainHoldsUpNoOther(t *testing.T) {
 		s := open(t, t.TempDir())
 		var full atomic.Bool
 		full.Store(true)
+		var mu sync.Mutex
 		asked := map[string]bool{}
 		some := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if b, _ := io.ReadAll(r.Body); bytes.Contains(b, []byte("full")) {
+				mu.Lock()
 				asked[string(b)] = true
+				mu.Unlock()
 				if full.Load() {
 					w.WriteHeader(http.StatusServiceUnavailable)
 				}
@@ -146,9 +150,11 @@ func TestABatchThatIsTriedAgainHoldsUpNoOther(t *testing.T) {
 		if b := s.kept(t, second); b.Status != completed || b.Counts.Completed != 2 {
 			t.Errorf("the other batch: %+v", b)
 		}
+		mu.Lock()
 		if len(asked) > 3 {
 			t.Errorf("%d lines of the batch that has to wait were begun", len(asked))
 		}
+		mu.Unlock()
 		full.Store(false)
 		if b := s.wait(t, first); b.Status != completed || b.Counts.Completed != 20 {
 			t.Errorf("%+v", b)
@@ -261,12 +267,14 @@ func TestLongLinesAreFoundInBoundedMemory(t *testing.T) {
 func TestAnotherServerHasTheFolder(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
-	if other := open(t, dir); other.off == "" {
-		t.Error("two servers have one folder")
+	other := open(t, dir)
+	if err := other.refresh(); !errors.Is(err, errOther) {
+		t.Errorf("two servers have one folder: %v", err)
 	}
+	other.Stop()
 	s.Stop()
-	if next := open(t, dir); next.off != "" {
-		t.Errorf("after the first has ended: %s", next.off)
+	if err := open(t, dir).refresh(); err != nil {
+		t.Errorf("after the first has ended: %v", err)
 	}
 }
 

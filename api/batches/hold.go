@@ -20,7 +20,7 @@ type hold struct {
 }
 
 // otherServer says that another server has the files and batches.
-const otherServer = "Another server has the files and batches of this folder: start this one with another --store DIR."
+const otherServer = "Another server has the files and batches of this folder: stop it, or start this one with another --store DIR."
 
 var errOther = wire.Invalidf("", otherServer)
 

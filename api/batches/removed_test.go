@@ -3,6 +3,7 @@ package batches
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // sendFile uploads a file to s.
@@ -99,13 +102,15 @@ func TestAStoreThatIsMadeAgainIsLockedAgain(t *testing.T) {
 	if w := sendFile(t, s, []byte("{}\n")); w.Code != http.StatusOK {
 		t.Fatalf("an upload to a store that was removed: got %d %s", w.Code, w.Body)
 	}
-	if second := open(t, dir); second.off != otherServer {
-		t.Errorf("a second server opens a store that was made again: %q", second.off)
+	other := open(t, dir)
+	if err := other.refresh(); !errors.Is(err, errOther) {
+		t.Errorf("a second server opens a store that was made again: %v", err)
 	}
+	other.Stop()
 	remove()
 	second := open(t, dir)
-	if second.off != "" {
-		t.Fatalf("the first server keeps another from a store that was removed: %s", second.off)
+	if err := second.refresh(); err != nil {
+		t.Fatalf("the first server keeps another from a store that was removed: %v", err)
 	}
 	if w := sendFile(t, s, []byte("{}\n")); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Another server") {
 		t.Errorf("the first server writes into the store of the second: %d %s", w.Code, w.Body)
@@ -174,4 +179,38 @@ func get(t *testing.T, list http.HandlerFunc) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	list(w, httptest.NewRequestWithContext(t.Context(), "GET", "/", nil))
 	return w
+}
+
+// TestAServerTakesOverWhatAnotherOneLeaves: a server that was started before another one had stopped, as in a rolling restart, had
+// no files and batches until its own restart, and did not continue the other's.
+func TestAServerTakesOverWhatAnotherOneLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		backend := func(h http.HandlerFunc) Backend {
+			return Backend{Endpoints: map[string]http.Handler{"/v1/completions": h}, MaxLine: 1 << 20, Parallel: 1}
+		}
+		first := open(t, dir)
+		first.Begin(backend(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		left := newBatch(t, first, completion(1, "{}")+completion(2, "{}"))
+		second := open(t, dir)
+		second.Begin(backend(echo))
+		if w := get(t, second.List); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "Another server") {
+			t.Errorf("while the other one runs: %d %s", w.Code, w.Body)
+		}
+		time.Sleep(time.Minute)
+		first.Stop()
+		time.Sleep(2 * lookAfter)
+		if b := second.kept(t, left); b.Status != completed || b.Counts.Completed != 2 {
+			t.Errorf("the batch of the other server: %+v", b)
+		}
+		if w := get(t, second.List); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), left.Batch.ID) {
+			t.Errorf("after the other one has stopped: %d %s", w.Code, w.Body)
+		}
+		third := open(t, dir)
+		second.Stop()
+		if w := get(t, third.List); w.Code != http.StatusOK {
+			t.Errorf("the first request after a takeover: %d %s", w.Code, w.Body)
+		}
+		third.Stop()
+	})
 }

@@ -23,8 +23,10 @@ import (
 type Server struct {
 	off     string // why there are no files and batches; "" if there are
 	dir     string // of the batches
+	store   *store.Store
 	files   *folder
-	lock    *hold
+	lock    *hold // nil while another process has the folder
+	failed  error // why the folder cannot be read
 	now     func() time.Time
 	again   time.Duration // retryAfter
 	until   func(context.Context, time.Time, error) (context.Context, context.CancelFunc)
@@ -39,6 +41,7 @@ type Server struct {
 	batches map[string]*keptBatch
 	last    order       // of all batches so far
 	retry   *time.Timer // writes states again that were not kept; nil if there are none
+	look    *time.Timer // looks whether the folder is free; nil if it was at the start
 }
 
 const (
@@ -46,6 +49,8 @@ const (
 	maxBatches = 10_000
 	// maxActive is how many batches may run or wait to run.
 	maxActive = 1000
+	// lookAfter is how often a server looks whether another one still has the folder.
+	lookAfter = 2 * time.Second
 )
 
 // Off returns a server that answers all requests with a 400 that says why.
@@ -54,32 +59,65 @@ func Off(why string) *Server { return &Server{off: why, now: time.Now} }
 // NoStore says that files and batches need a folder.
 const NoStore = "Files and batches need a folder: start the server with --store DIR."
 
-// Open returns the files and batches in the folder of a store. If another process has them, their requests are
-// answered with a 400 that says so. It fails if the folder cannot be read or written. No batch runs before
-// Begin.
+// Open returns the files and batches in the folder of a store. While another process has them, their
+// requests are answered with a 400 that says so; when that has stopped, the server takes them over. Open fails if the folder
+// cannot be read or written. No batch runs before Begin.
 func Open(s *store.Store) (*Server, error) {
 	if s == nil || s.InMemory() {
 		return Off(NoStore), nil
 	}
-	lock, err := takeHold(filepath.Join(s.Folder(), "batches.lock"))
-	if errors.Is(err, errOther) {
-		slog.Warn("batches: another server has the files and batches of the folder", "store", s.Folder())
-		return Off(otherServer), nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	b := &Server{dir: filepath.Join(s.Folder(), "batches"), lock: lock, now: time.Now, again: retryAfter, until: context.WithDeadlineCause, batches: map[string]*keptBatch{}}
+	b := &Server{store: s, dir: filepath.Join(s.Folder(), "batches"), now: time.Now, again: retryAfter, until: context.WithDeadlineCause, batches: map[string]*keptBatch{}}
 	b.ctx, b.stop = context.WithCancelCause(context.Background())
-	if err := b.load(s); err != nil {
-		lock.free()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch err := b.take(); {
+	case err == nil:
+		return b, nil
+	case !errors.Is(err, errOther):
 		return nil, err
 	}
+	slog.Warn("batches: another server has the files and batches of the folder; they are taken over when it stops", "store", s.Folder())
+	b.look = time.AfterFunc(lookAfter, b.lookAgain)
 	return b, nil
 }
 
-// load reads what an earlier process has left.
-func (s *Server) load(kept *store.Store) (err error) {
+// take reads the folder if it has not been read and no other server has it; else it fails with errOther. s.mu is held.
+func (s *Server) take() error {
+	if s.lock != nil || s.failed != nil {
+		return s.failed
+	}
+	lock, err := takeHold(filepath.Join(s.store.Folder(), "batches.lock"))
+	if err != nil {
+		return err
+	}
+	s.lock = lock
+	if s.failed = s.load(); s.failed != nil {
+		lock.free()
+		s.lock = nil
+	}
+	return s.failed
+}
+
+// lookAgain takes the folder over from a server that has stopped.
+func (s *Server) lookAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil || s.lock != nil {
+		return
+	}
+	switch err := s.take(); {
+	case err == nil:
+		slog.Info("batches: the other server has stopped; its files and batches are taken over", "store", s.store.Folder())
+	case errors.Is(err, errOther):
+		s.look.Reset(lookAfter)
+	default:
+		slog.Error("batches: the files and batches of another server cannot be taken over", "store", s.store.Folder(), "reason", err)
+	}
+}
+
+// load reads what an earlier process has left. s.mu is held.
+func (s *Server) load() (err error) {
+	kept := s.store
 	if s.files, err = openFolder(filepath.Join(kept.Folder(), "files"), kept, s.lock); err != nil {
 		return err
 	}
@@ -107,6 +145,9 @@ func (s *Server) load(kept *store.Store) (err error) {
 func (s *Server) refresh() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.take(); err != nil {
+		return err
+	}
 	switch renewed, err := s.lock.renewed(); {
 	case err != nil || !renewed:
 		return err
@@ -191,9 +232,14 @@ func (s *Server) Stop() {
 	s.mu.Unlock()
 	s.running.Wait()
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.look != nil {
+		s.look.Stop()
+	}
 	s.saveLeft()
-	s.mu.Unlock()
-	s.lock.free()
+	if s.lock != nil {
+		s.lock.free()
+	}
 }
 
 // save keeps the state of a batch. If it cannot be written, it is written again later, until Stop. s.mu is held.
