@@ -71,6 +71,4 @@ func ExamplePlan_Render() {
 	// cpu       12.0 MiB  8.00 MiB       0 B         0 B  4.00 MiB       0 B
 	//         [▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓sssssssssssssssss]
 	// disk             -  8.00 MiB       0 B         0 B       0 B         -
-	//
-	// minimum on the host 4.00 MiB, each token reads 8.00 MiB from the disk
 }

@@ -11,8 +11,8 @@ import (
 
 // Render draws the plan for a terminal of the given width in columns. It draws a row of cells for
 // each series of blocks, one cell per block, marked by its device, then a table of the devices
-// with a bar of their contents. With color the marks are coloured by tier. It omits the warnings,
-// which the caller prints. The error is that of w.
+// with a bar of their contents. With color the marks are coloured by tier. It omits the
+// warnings and the text of [Plan.Explain], which the caller prints. The error is that of w.
 func (p Plan) Render(w io.Writer, color bool, width int) error {
 	r := &renderer{w: bufio.NewWriter(w), color: color, width: max(width, 40)}
 	r.legend(p.Map.Devices())
@@ -124,11 +124,6 @@ func (r *renderer) devices(p Plan) {
 			fmt.Fprintf(r.w, "        %s\n", r.bar(d, min(r.width, 70)-10))
 		}
 	}
-	fmt.Fprintf(r.w, "\nminimum on the host %s", FormatSize(p.Least))
-	if p.DiskBytesPerToken > 0 {
-		fmt.Fprintf(r.w, ", each token reads %s from the disk", FormatSize(p.DiskBytesPerToken))
-	}
-	fmt.Fprintln(r.w)
 }
 
 // bar draws the contents of a device: weights with the device's own mark, then k for the KV

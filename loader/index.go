@@ -2,6 +2,8 @@ package loader
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -29,7 +31,26 @@ func openIndex(from fileFolder, name string) (*Checkpoint, error) {
 	for _, shard := range weights {
 		seen[shard] = true
 	}
-	return load(from, slices.Sorted(maps.Keys(seen)), weights)
+	shards := slices.Sorted(maps.Keys(seen))
+	c, err := load(from, shards, weights)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, absent(from, name, shards, err)
+	}
+	return c, err
+}
+
+// absent names the shards of an index that are not in its folder. If all are, it returns cause.
+func absent(from fileFolder, index string, shards []string, cause error) error {
+	names, err := from.names()
+	if err != nil {
+		return cause
+	}
+	missing := slices.DeleteFunc(slices.Clone(shards), func(shard string) bool { return slices.Contains(names, shard) })
+	if len(missing) == 0 {
+		return cause
+	}
+	return &Error{File: from.label() + "/" + index, Err: fs.ErrNotExist,
+		Reason: fmt.Sprintf("%d of %d shards are missing, download the whole model (serve pull ORG/NAME does): %s", len(missing), len(shards), list(missing))}
 }
 
 // parseIndex parses the weight_map of an index: tensor name to shard. Everything else in it is a

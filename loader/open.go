@@ -222,7 +222,7 @@ func openFolder(from fileFolder) (*Checkpoint, error) {
 			return nil, failf(from.label(), "", "no safetensors file, but %s: %s", printable(name), advice)
 		}
 	}
-	return nil, failf(from.label(), "", "no safetensors file in it")
+	return nil, failf(from.label(), "", "no safetensors file in it: want *.safetensors or one .gguf file, as published with the model")
 }
 
 // isStagedIndex reports whether name is the temporary name of an index. If a save was interrupted

@@ -186,7 +186,7 @@ func TestBenchCompares(t *testing.T) {
 	if _, there := second.Ratios["disk_bytes_per_second"]; there {
 		t.Error("a ratio to 0")
 	}
-	if text, _ := command(t, 0, append(args, "--compare", other)...); !strings.Contains(text, "times the other's decode_tokens_per_second") {
+	if text, _ := command(t, 0, append(args, "--compare", other)...); !strings.Contains(text, "× the other's decode_tokens_per_second") {
 		t.Errorf("no ratio in:\n%s", text)
 	}
 	for name, content := range map[string]string{"not JSON": "{", "no numbers": "{}"} {

@@ -196,7 +196,7 @@ func (r *benchResult) against(out cmdline.Output, name string, of func(*benchSpe
 	if r.PredictedShare == nil || of(r.PredictedShare) == nil {
 		return
 	}
-	fmt.Fprintf(out, "  %-12s%9.4g %s predicted, %.4g measured: predicted ÷ measured %.3f\n", name, *of(r.Predicted)/scale, unit, *of(&r.Measured)/scale,
+	fmt.Fprintf(out, "  %-11s %9.4g %s predicted, %.4g measured: predicted ÷ measured %.3f\n", name, *of(r.Predicted)/scale, unit, *of(&r.Measured)/scale,
 		*of(r.PredictedShare))
 }
 
@@ -379,14 +379,14 @@ func (r *benchResult) print(out cmdline.Output) error {
 	line("first token   %9.3f s", &r.TimeToFirstTokenSeconds, 1, "")
 	line("decode        %9.2f tokens/s", r.DecodeTokensPerSecond, 1, fmt.Sprintf(", %d of each of %d sequences", r.DecodeTokens, r.Batch))
 	line("  weights     %9.2f GB/s", r.DecodeBytesPerSecond, 1e9, "")
-	line("  memory reads%9.2f GB/s", r.MemoryReadBytesPerSecond, 1e9, "")
+	line("  memory reads %8.2f GB/s", r.MemoryReadBytesPerSecond, 1e9, "")
 	line("  share       %9.1f %%", r.DecodeRoofShare, 0.01, "")
 	if p := r.Promotion; p != nil {
 		line("  mapped      %9.2f tokens/s before promotion", p.Before, 1, "")
 		line("  promoting   %9.2f tokens/s", p.During, 1, fmt.Sprintf(", for %.2f s", p.Seconds))
 	}
 	if n := r.Settling; n != nil {
-		line("  settling    %9.1f MiB a token from the disk", &n.DiskBytesPerToken, 1<<20, fmt.Sprintf(", for %d tokens before the measured ones", n.Tokens))
+		line("  settling    %9.1f MiB per token from the disk", &n.DiskBytesPerToken, 1<<20, fmt.Sprintf(", for %d tokens before the measured ones", n.Tokens))
 	}
 	line("  disk        %9.2f GB/s", r.DiskBytesPerSecond, 1e9, "")
 	line("  disk reads  %9.2f GB/s", r.DiskProbeBytesPerSecond, 1e9, "")
@@ -396,7 +396,7 @@ func (r *benchResult) print(out cmdline.Output) error {
 	}
 	line("  reads       %9.2f ms", r.Reads.LatencySeconds, 1e-3, fmt.Sprintf(" each, %d reads", r.Reads.Count))
 	line("  depth       %9.2f reads in flight", r.Reads.Depth, 1, "")
-	line("  allocations %9.1f a token", r.AllocationsPerToken, 1, "")
+	line("  allocations %9.1f per token", r.AllocationsPerToken, 1, "")
 	if b := r.Base; b != nil {
 		fmt.Fprintf(out, "with adapters: %s; the base alone:\n", strings.Join(r.Adapters, ", "))
 		line("  prompt      %9.1f tokens/s", b.Prompt, 1, beside(r.PromptTokensPerSecond, b.Prompt))
@@ -409,14 +409,14 @@ func (r *benchResult) print(out cmdline.Output) error {
 	if e := r.Experts; e != nil {
 		fmt.Fprintf(out, "experts       %9.1f %% in memory: %d hits, %d misses (%d requested early), %d evictions\n", 100*e.HitRate, e.Hits, e.Misses, e.Early, e.Evictions)
 	}
-	r.against(out, "disk reads", func(s *benchSpeed) *float64 { return s.DiskBytesPerToken }, 1<<20, "MiB a token")
+	r.against(out, "disk reads", func(s *benchSpeed) *float64 { return s.DiskBytesPerToken }, 1<<20, "MiB per token")
 	r.against(out, "first token", func(s *benchSpeed) *float64 { return s.FirstTokenSeconds }, 1, "s")
 	r.against(out, "decode", func(s *benchSpeed) *float64 { return s.TokensPerSecond }, 1, "tokens/s")
 	for _, name := range compared {
 		if v, ok := r.Ratios[name]; ok {
-			fmt.Fprintf(out, "%9.3f times the other's %s\n", v, name)
+			fmt.Fprintf(out, "%9.3f× the other's %s\n", v, name)
 		}
 	}
-	_, err := fmt.Fprintf(out, "%s of weights a token\n", devicemap.FormatSize(r.WeightBytesPerToken))
+	_, err := fmt.Fprintf(out, "%s of weights per token\n", devicemap.FormatSize(r.WeightBytesPerToken))
 	return err
 }

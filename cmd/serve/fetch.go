@@ -65,9 +65,9 @@ func (f *fetchInfo) print(w io.Writer) {
 		fmt.Fprintln(w)
 	}
 	if f.CodedGain > 0 {
-		fmt.Fprintf(w, "\tcoded weights\t%.2f times as fast as plain bfloat16 ones, rows of %d columns", f.CodedGain, tune.CodedColumns)
+		fmt.Fprintf(w, "\tcoded weights\tspeedup %.2f× over plain bfloat16 weights, rows of %d columns", f.CodedGain, tune.CodedColumns)
 		if f.CodedGainSeveral > 0 {
-			fmt.Fprintf(w, "; with several sequences at least %.2f times", f.CodedGainSeveral)
+			fmt.Fprintf(w, "; with several sequences at least %.2f×", f.CodedGainSeveral)
 		}
 		fmt.Fprintln(w)
 	}

@@ -224,7 +224,7 @@ func hitsLine(plan devicemap.Plan) string {
 func codingLine(c *dispatch.Coding, gain float64) string {
 	switch {
 	case c == nil && gain > 0:
-		return fmt.Sprintf("compress: weights are used as stored: coded ones are %.2f times as fast here\n", gain)
+		return fmt.Sprintf("compress: weights are used as stored: speedup when coded %.2f× here\n", gain)
 	case c == nil:
 		return ""
 	}
@@ -235,7 +235,7 @@ func codingLine(c *dispatch.Coding, gain float64) string {
 		from = " (as an earlier start has found)"
 	}
 	if c.Gain > 0 {
-		return fmt.Sprintf("compress: weights of %.1f GB are coded in %.1f GB, exactly, as that is %.2f times as fast here%s\n", float64(c.PlainBytes)/gb, float64(c.Bytes)/gb, c.Gain, from)
+		return fmt.Sprintf("compress: weights of %.1f GB are coded in %.1f GB, exactly: speedup %.2f× here%s\n", float64(c.PlainBytes)/gb, float64(c.Bytes)/gb, c.Gain, from)
 	}
 	if c.Fits {
 		return fmt.Sprintf("compress: %.1f GB fit in %s, exactly: weights are coded in %.1f GB%s\n", float64(c.PlainBytes)/gb, limit, float64(c.Bytes)/gb, from)

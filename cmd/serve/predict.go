@@ -125,7 +125,7 @@ func predictedLine(r dispatch.ModelSpeed) string {
 	add(r.FirstTokenSeconds, " s to the first token of a cold prompt of 8")
 	add(r.TokensPerSecond, " tokens/s")
 	if disk := r.DiskBytesPerToken; disk != nil && *disk > 0 {
-		parts = append(parts, devicemap.FormatSize(int64(*disk))+" from the disk a token")
+		parts = append(parts, devicemap.FormatSize(int64(*disk))+" from the disk per token")
 	}
 	if parts == nil {
 		return ""

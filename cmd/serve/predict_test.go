@@ -206,7 +206,7 @@ func TestMeasuringGivesWayToRequests(t *testing.T) {
 func TestPredictedLineLeavesOutTheUnknown(t *testing.T) {
 	some := func(v float64) *float64 { return &v }
 	for want, r := range map[string]dispatch.ModelSpeed{
-		"predicted for this machine: 2.00 KiB from the disk a token\n":   {DiskBytesPerToken: some(2048)},
+		"predicted for this machine: 2.00 KiB from the disk per token\n": {DiskBytesPerToken: some(2048)},
 		"predicted for this machine: 0.0123 s to load, 12346 tokens/s\n": {LoadSeconds: some(0.01234), TokensPerSecond: some(12345.6), DiskBytesPerToken: some(0)},
 		"": {DiskBytesPerToken: some(0)},
 	} {

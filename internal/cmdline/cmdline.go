@@ -18,6 +18,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/heftai/heft/internal/errtext"
+	"github.com/heftai/heft/internal/spelling"
 )
 
 // Output is standard output, injected into the Run methods of commands.
@@ -214,8 +215,25 @@ func (p Program) explain(parser *kong.Kong, from *sources, args []string, err er
 		}
 		return fmt.Sprintf("unknown command %q, want one of %s", word, strings.Join(commandsOf(parser), ", "))
 	}
+	if closest := p.misspelled(parser, node, args, err); closest != "" {
+		return fmt.Sprintf("unknown command %q, did you mean %q?", args[0], closest)
+	}
 	message := wanted(unopened(err).Error(), commandsOf(parser))
 	return fmt.Sprintf("%s%s (see %s --help)", from.origin(cmp.Or(node, parser.Model.Node), args, message), message, program)
+}
+
+// misspelled returns the command that the first word may have meant, where err is about a second word and the program
+// therefore read the first one as the argument of its default command: "pul ORG/NAME".
+func (p Program) misspelled(parser *kong.Kong, node *kong.Node, args []string, err error) string {
+	if node == nil || node != parser.Model.DefaultCmd || len(args) < 2 || !strings.HasPrefix(err.Error(), "unexpected argument ") {
+		return ""
+	}
+	for _, closest := range spelling.Nearest(args[0], commandsOf(parser), 1) {
+		if closest != args[0] {
+			return closest
+		}
+	}
+	return ""
 }
 
 // unopened names the flag of a file that kong opens: --config.
@@ -233,6 +251,8 @@ var (
 	mistyped   = regexp.MustCompile(`^(.+): expected an? (?:valid )?(.+) but got (".*?")(?: \(.*\))?$`)
 	notTime    = regexp.MustCompile(`^(.+): expected duration but got (".*?"): `)
 	valueless  = regexp.MustCompile(`^(.+): (?:missing value, expecting ".*"|expected \w+ value but got "EOL" .*)$`)
+	shortGuess = regexp.MustCompile(`^(unknown flag -\w), did you mean .*$`) // of a letter, any letter is near
+	argument   = regexp.MustCompile(`^expected "<(\w+)>.*"$`)
 	flagged    = regexp.MustCompile(`^(.+): expected \w+ value but got "(-.*?)" \(.* flag\); perhaps try .*$`)
 )
 
@@ -246,6 +266,12 @@ func wanted(message string, commands []string) string {
 	}
 	if m := valueless.FindStringSubmatch(message); m != nil {
 		return m[1] + ": a value is missing"
+	}
+	if m := shortGuess.FindStringSubmatch(message); m != nil {
+		return m[1]
+	}
+	if m := argument.FindStringSubmatch(message); m != nil {
+		return "the argument " + strings.ToUpper(m[1]) + " is missing"
 	}
 	if m := flagged.FindStringSubmatch(message); m != nil {
 		return fmt.Sprintf("%s: got the flag %s, want a value", m[1], m[2])

@@ -16,6 +16,9 @@ import (
 type grammar struct {
 	Count  countCmd `cmd:"" help:"Count."`
 	Colour struct{} `cmd:"" help:"Show colours."`
+	Paint  struct {
+		Wall string `arg:""`
+	} `cmd:"" help:"Paint a wall."`
 }
 
 type countCmd struct {
@@ -30,10 +33,10 @@ type countCmd struct {
 // whose help lists the flags.
 func TestUsageErrorsSayWhatTheyGotAndWant(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                     "p: a command is missing, want one of count, colour (see p --help)",
-		"zzz":                  `p: unknown command "zzz", want one of count, colour`,
+		"":                     "p: a command is missing, want one of count, colour, paint (see p --help)",
+		"zzz":                  `p: unknown command "zzz", want one of count, colour, paint`,
 		"cont":                 `p: unknown command "cont", did you mean "count"?`,
-		"help zzz":             `p: help: unknown command "zzz", want one of count, colour (see p --help)`,
+		"help zzz":             `p: help: unknown command "zzz", want one of count, colour, paint (see p --help)`,
 		"count --n x":          `p: --n: got "x", want a whole number (see p count --help)`,
 		"count --rate x":       `p: --rate: got "x", want a number (see p count --help)`,
 		"count --shape x":      `p: --shape: got "x", want one of circle, square (see p count --help)`,
@@ -42,6 +45,8 @@ func TestUsageErrorsSayWhatTheyGotAndWant(t *testing.T) {
 		"colour blue":          `p: got the argument "blue", want none (see p colour --help)`,
 		"count --width 3":      "p: unknown flag --width (see p count --help)",
 		"count --height=3 --n": "p: unknown flag --height: use --n",
+		"count -x":             "p: unknown flag -x (see p count --help)", // guessed -h
+		"paint":                "p: the argument WALL is missing (see p paint --help)",
 	} {
 		var out, errs bytes.Buffer
 		p := Program{Name: "p", Grammar: new(grammar), LookupEnv: os.LookupEnv, Hints: map[string]string{"--height": "use --n"}}
@@ -50,6 +55,29 @@ func TestUsageErrorsSayWhatTheyGotAndWant(t *testing.T) {
 		}
 		if got := strings.TrimSpace(errs.String()); !strings.HasSuffix(got, want) && got != want {
 			t.Errorf("p %s: got %q, want %q", args, got, want)
+		}
+	}
+}
+
+// TestAMisspelledCommandWithAnArgument: "pul ORG/NAME" was read as the default command with one argument too many.
+func TestAMisspelledCommandWithAnArgument(t *testing.T) {
+	for args, want := range map[string]string{
+		"pul x":    `p: unknown command "pul", did you mean "pull"?`,
+		"wall x":   `p: got the argument "x", want none (see p run --help)`,
+		"run a b":  `p: got the argument "b", want none (see p run --help)`,
+		"pull a b": `p: got the argument "b", want none (see p pull --help)`,
+	} {
+		var out, errs bytes.Buffer
+		p := Program{Name: "p", LookupEnv: os.LookupEnv, Grammar: &struct {
+			Run struct {
+				M string `arg:"" optional:""`
+			} `cmd:"" default:"withargs"`
+			Pull struct {
+				M string `arg:"" optional:""`
+			} `cmd:""`
+		}{}}
+		if status := p.Run(strings.Fields(args), &out, &errs); status != 2 || strings.TrimSpace(errs.String()) != want {
+			t.Errorf("p %s: status %d, %q, want %q", args, status, &errs, want)
 		}
 	}
 }
