@@ -238,6 +238,8 @@ func storedDtype(skeleton *meta.Model) meta.DType {
 // gib prints an amount of memory.
 func gib(n int64) string {
 	switch {
+	case n == 0:
+		return "0 B"
 	case n >= 1<<30:
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 	case n >= 1<<20:

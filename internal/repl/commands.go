@@ -118,9 +118,32 @@ func (s *Session) stats(context.Context, string) error {
 	return nil
 }
 
-// params are the parameters of /set; what their values are is for the server to judge.
-var params = map[string]bool{"temperature": true, "top_p": true, "top_k": true, "min_p": true, "max_tokens": true, "min_tokens": true, "seed": true, "stop": true,
-	"repetition_penalty": true, "presence_penalty": true, "frequency_penalty": true, "reasoning_effort": true, "chat_template_kwargs": true}
+// params are the parameters of /set, and the kinds of their values. The server checks ranges.
+var params = map[string]string{"temperature": number, "top_p": number, "top_k": number, "min_p": number, "max_tokens": number, "min_tokens": number, "seed": number,
+	"repetition_penalty": number, "presence_penalty": number, "frequency_penalty": number, "stop": texts, "reasoning_effort": word, "chat_template_kwargs": object}
+
+// The kinds of values, as errors name them.
+const (
+	number = "a number"
+	word   = "a word"
+	texts  = `a text, or a list such as ["END"]`
+	object = `a JSON object such as {"enable_thinking": false}`
+)
+
+// kindOf returns the kind that a value is of; a list is texts.
+func kindOf(v any) string {
+	switch v.(type) {
+	case float64:
+		return number
+	case string:
+		return word
+	case []any:
+		return texts
+	case map[string]any:
+		return object
+	}
+	return ""
+}
 
 func (s *Session) set(_ context.Context, args string) error {
 	name, value, _ := strings.Cut(args, " ")
@@ -137,7 +160,8 @@ func (s *Session) set(_ context.Context, args string) error {
 		}
 		return nil
 	}
-	if !params[name] {
+	want, ok := params[name]
+	if !ok {
 		return fmt.Errorf("/set: got %q, want one of %s", name, strings.Join(slices.Sorted(maps.Keys(params)), ", "))
 	}
 	if value = strings.TrimSpace(value); value == "" {
@@ -147,6 +171,9 @@ func (s *Session) set(_ context.Context, args string) error {
 	var v any
 	if json.Unmarshal([]byte(value), &v) != nil {
 		v = value // a string without quotes
+	}
+	if got := kindOf(v); got != want && (want != texts || got != word) {
+		return fmt.Errorf("/set: %s: got %s, want %s", name, value, want)
 	}
 	if s.Params == nil {
 		s.Params = map[string]any{}
@@ -205,7 +232,7 @@ func (s *Session) load(_ context.Context, path string) error {
 	}
 	found := map[string]any{}
 	for name, v := range all {
-		if params[name] {
+		if _, ok := params[name]; ok {
 			found[name] = v
 		}
 	}

@@ -117,7 +117,8 @@ func TestASessionGoesOn(t *testing.T) {
 func TestCommandsSayWhatIsWrong(t *testing.T) {
 	s := serve(t, "Yes.")
 	session, _, errs := s.session()
-	for line, want := range map[string]string{"/nothing": "/help lists them", "/retry": "no message yet", "/set heat 1": `got "heat", want one of`, "/save": "want a file", "/load": "want a file",
+	for line, want := range map[string]string{"/nothing": "/help lists them", "/retry": "no message yet", "/set heat 1": `got "heat", want one of`,
+		"/set temperature hot": "/set: temperature: got hot, want a number", "/set reasoning_effort 3": "want a word", "/set stop 5": "want a text, or a list", "/set chat_template_kwargs x": "want a JSON object", "/save": "want a file", "/load": "want a file",
 		"/load " + t.TempDir() + "/none": "no such file", "/stats": "no answer yet", "/help": "/system", "/system": "none", "/set": "defaults"} {
 		errs.Reset()
 		if err := session.Run(t.Context(), &typed{line}); err != nil {
