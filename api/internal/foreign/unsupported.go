@@ -17,6 +17,7 @@ const (
 	useBadWords  = "use bad_words."
 	usePenalty   = "use repetition_penalty."
 	noTruncation = "prompts are not truncated."
+	useTruncate  = "use truncate_prompt_tokens."
 	noBudget     = "use thinking.budget_tokens."
 	noThinking   = "use chat_template_kwargs or reasoning_effort, as the chat template has them."
 	usualFields  = "answers have the fields that OpenAI's have."
@@ -109,11 +110,11 @@ var foreignLimits = []row{
 	{texts, "max_time", "transformers", "answers have no limit of time.", never, ""},
 	{texts, "n_indent", "llama.cpp", "answers have no limit of indentation.", off0, ""},
 	{both, "n_cmpl num_return_sequences", "llama.cpp, transformers", "use n.", off1, ""},
-	{both | Embeddings | Tokenize, "truncation_side truncation_direction", "vLLM, TEI", noTruncation, nil, ""},
-	{both, "prompt_truncate_len truncation_length max_context_length num_ctx context_length", "Fireworks, text-generation-webui, KoboldCpp, Ollama, LM Studio", noTruncation, never, ""},
-	{both | Embeddings, "truncate truncate_sequence truncation", "TGI, Ollama, mistral.rs, Voyage", noTruncation, []string{"false", `"NONE"`, `""`, `"disabled"`}, ""},
-	{both, "context_length_exceeded_behavior", "Together, Fireworks", noTruncation, []string{`"error"`, `"none"`}, ""},
-	{both, "transforms", "OpenRouter", noTruncation, nil, ""},
+	{both | Embeddings | Tokenize, "truncation_side truncation_direction", "vLLM, TEI", "truncate_prompt_tokens keeps the last tokens.", nil, ""},
+	{both, "prompt_truncate_len truncation_length max_context_length num_ctx context_length", "Fireworks, text-generation-webui, KoboldCpp, Ollama, LM Studio", useTruncate, never, ""},
+	{both | Embeddings, "truncate truncate_sequence truncation", "TGI, Ollama, mistral.rs, Voyage", useTruncate, []string{"false", `"NONE"`, `""`, `"disabled"`}, ""},
+	{both, "context_length_exceeded_behavior", "Together, Fireworks", useTruncate, []string{`"error"`, `"none"`}, ""},
+	{both, "transforms", "OpenRouter", useTruncate, nil, ""},
 	{texts, "n_keep num_keep n_discard shift", "llama.cpp, Ollama", "a full context ends the answer; no token of it is discarded.", []string{"-1", "0", "false"}, ""},
 	{both | Responses, "stop_sequences stop_sequence stop_strings stop_words stopping_strings custom_stop_strings stop_regex stop_str", "Anthropic, KoboldCpp, transformers, SGLang", useStop, nil, ""},
 	{texts, "no_stop_trim", "SGLang", "text ends before a stop string; use include_stop_str_in_output.", nil, ""},
