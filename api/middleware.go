@@ -57,7 +57,7 @@ func logged(log *slog.Logger, next http.Handler, w http.ResponseWriter, r *http.
 	seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 	ctx, tokens := wire.WithRecord(r.Context())
 	defer func() {
-		line := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", statusOf(seen, r)),
+		line := []slog.Attr{slog.String("method", r.Method), slog.String("path", shortened(r.URL.Path)), slog.Int("status", statusOf(seen, r)),
 			slog.Float64("duration_seconds", seconds(time.Since(begin))), slog.Int("bytes", seen.BytesWritten())}
 		if tokens.Counted {
 			line = append(line, slog.Int("prompt_tokens", tokens.PromptTokens), slog.Int("completion_tokens", tokens.Completion))
@@ -69,6 +69,17 @@ func logged(log *slog.Logger, next http.Handler, w http.ResponseWriter, r *http.
 		log.LogAttrs(context.WithoutCancel(ctx), slog.LevelInfo, "request", line...)
 	}()
 	next.ServeHTTP(seen, r.WithContext(ctx))
+}
+
+// longestPath is longer than all paths that the server has, with names of models.
+const longestPath = 1 << 10
+
+// shortened is a path for the log. Clients may send paths of 64 KiB.
+func shortened(path string) string {
+	if len(path) <= longestPath {
+		return path
+	}
+	return path[:longestPath] + "…"
 }
 
 // seconds rounds to microseconds.

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -63,6 +64,33 @@ func TestAListOfIDsBeyondTheContextIsTooLong(t *testing.T) {
 		for _, list := range []string{ids, "[[1]," + ids + "]"} {
 			status, got := s.object("POST", path, `{"`+param+`":`+list+`}`)
 			checkError(t, status, got, 400, param, "context_length_exceeded", "your prompt has at least 5000001")
+		}
+	}
+}
+
+// TestARefusalIsTheTextOfItsMessage: a part with a refusal was a 400, and the model saw an empty message for the field.
+func TestARefusalIsTheTextOfItsMessage(t *testing.T) {
+	s := serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: `{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}`}, engine.Options{}))
+	for _, c := range []struct {
+		message obj
+		want    string
+	}{
+		{obj{"role": "assistant", "content": nil, "refusal": "No."}, "No."},
+		{obj{"role": "assistant", "refusal": "No."}, "No."},
+		{obj{"role": "assistant", "content": "Yes.", "refusal": nil}, "Yes."},
+		{obj{"role": "assistant", "content": []obj{{"type": "text", "text": "Well. "}, {"type": "refusal", "refusal": "No."}}}, "Well. \nNo."},
+	} {
+		status, o := s.object("POST", "/apply-template", obj{"messages": []obj{{"role": "user", "content": "Hi"}, c.message, {"role": "user", "content": "Why?"}}})
+		if want := "[user]Hi[assistant]" + c.want + "[user]Why?"; status != 200 || o["prompt"] != want {
+			t.Errorf("%v: %d %v, want %q", c.message, status, o, want)
+		}
+	}
+	for at, message := range map[string]obj{
+		"messages[0].content[0].type": {"role": "user", "content": []obj{{"type": "refusal", "refusal": "No."}}},
+		"messages[0].content[0].text": {"role": "assistant", "content": []obj{{"type": "refusal", "refusal": 5}}},
+	} {
+		if status, o := s.object("POST", "/apply-template", obj{"messages": []obj{message}}); status != 400 || fmt.Sprint(o) == "" || !strings.Contains(fmt.Sprint(o), at) {
+			t.Errorf("%v: %d %v", message, status, o)
 		}
 	}
 }

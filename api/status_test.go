@@ -274,6 +274,18 @@ func logged(t *testing.T, f func(lines func() []obj)) string {
 	return text()
 }
 
+// TestLongPathsAreShortInTheLog: each request of a client could write 64 KiB to the log.
+func TestLongPathsAreShortInTheLog(t *testing.T) {
+	text := logged(t, func(lines func() []obj) {
+		s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
+		s.text("GET", "/"+strings.Repeat("a", 50_000), nil)
+		eventually(t, "the request is logged", func() bool { return len(lines()) == 1 })
+	})
+	if n := strings.Count(text, "a"); n < 1000 || n > 2000 {
+		t.Errorf("the log has %d bytes of the path", n)
+	}
+}
+
 // TestOneLogLineARequest: at level info, with status and tokens, without key and prompt.
 func TestOneLogLineARequest(t *testing.T) {
 	text := logged(t, func(lines func() []obj) {

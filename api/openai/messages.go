@@ -126,6 +126,9 @@ func checkMessage(f *wire.Fields, at string, v chat.Value) {
 		f.Fail(at+".role", "Invalid type for '%s.role': expected a string.", at)
 		return
 	}
+	if name == "assistant" {
+		tellRefusal(m)
+	}
 	content, _ := m.Get("content")
 	switch c := content.(type) {
 	case string:
@@ -144,6 +147,29 @@ func checkMessage(f *wire.Fields, at string, v chat.Value) {
 	optionalText(f, at, m, "tool_call_id")
 	for _, name := range []string{"reasoning_content", "reasoning", "thinking"} {
 		optionalText(f, at, m, name)
+	}
+}
+
+// tellRefusal makes the refusal of an assistant's message, which no template knows, its text.
+func tellRefusal(message *chat.Dict) {
+	content, _ := message.Get("content")
+	if refusal, _ := message.Get("refusal"); content == nil && isString(refusal) {
+		message.Set("content", refusal)
+	}
+	parts, ok := content.(*chat.List)
+	if !ok {
+		return
+	}
+	for _, v := range parts.Items {
+		part, ok := v.(*chat.Dict)
+		if !ok {
+			continue
+		}
+		if kind, _ := part.Get("type"); kind == "refusal" {
+			text, _ := part.Get("refusal")
+			part.Set("type", "text")
+			part.Set("text", text)
+		}
 	}
 }
 
