@@ -10,22 +10,24 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 )
 
-// A Folder is written under a temporary name and then replaces its target as a whole: a reader
-// finds the old folder or the new one, however the writing ended. Beside TARGET are
+// A Folder is a directory that is written under a temporary name and then replaces its target as
+// a whole: a reader finds either the old directory or the new one, however the writing ended.
+// Next to TARGET are
 //
-//	.TARGET.tmp   the folder that is being written
-//	.TARGET.new   the complete folder, synced to disk
-//	.TARGET.old   the folder that it replaces, until it is removed
+//	.TARGET.tmp   the directory that is being written
+//	.TARGET.new   the complete directory, synced to disk
+//	.TARGET.old   the directory that it replaces, until it is removed
 //
-// If a process dies between the renames, [Settle] finishes them. A Folder belongs to one goroutine.
+// If a process dies between the renames, [Settle] finishes them. A Folder is not safe for
+// concurrent use.
 type Folder struct {
 	Target string
-	// Before, if not nil, is called before each change to the disk. Its error ends the writing there,
-	// as a crash would. Tests use it.
+	// Before, if not nil, is called before each change to the disk. If it returns an error,
+	// writing stops there, as after a crash. Tests use it.
 	Before func(change string) error
 }
 
-// ErrCrash is what a Before returns to simulate the death of the process.
+// ErrCrash is the error that a Before returns to simulate the death of the process.
 var ErrCrash = errors.New("the process dies here")
 
 func (f *Folder) beside(suffix string) string { return beside(f.Target, suffix) }
@@ -34,7 +36,7 @@ func beside(target, suffix string) string {
 	return filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+suffix)
 }
 
-// Temp returns the folder to write files to.
+// Temp returns the directory to write files to.
 func (f *Folder) Temp() string { return f.beside(".tmp") }
 
 func (f *Folder) change(format string, args ...any) error {
@@ -44,8 +46,8 @@ func (f *Folder) change(format string, args ...any) error {
 	return f.Before(fmt.Sprintf(format, args...))
 }
 
-// Settle finishes the renames that a process left undone when it died: afterwards the folder is at
-// target if there ever was a complete one.
+// Settle finishes the renames that a process left undone when it died. Afterwards the directory
+// is at target if there ever was a complete one.
 func Settle(target string) error {
 	ready, old := beside(target, ".new"), beside(target, ".old")
 	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
@@ -58,8 +60,8 @@ func Settle(target string) error {
 	return nil
 }
 
-// Begin makes an empty folder to write to. If the target exists, it must be an empty folder or one
-// with a file called mark.
+// Begin creates an empty directory to write to. If the target exists, it must be empty or contain
+// a file called mark.
 func (f *Folder) Begin(mark string) error {
 	if err := os.MkdirAll(filepath.Dir(f.Target), 0o777); err != nil {
 		return err
@@ -106,7 +108,7 @@ func (f *Folder) Write(name string, b []byte) error {
 	return os.WriteFile(filepath.Join(f.Temp(), name), b, 0o666)
 }
 
-// Commit syncs all files to disk and puts the folder at its target.
+// Commit syncs all files to disk and renames the directory to its target.
 func (f *Folder) Commit() error {
 	if err := f.sync(); err != nil {
 		return err
@@ -127,7 +129,7 @@ func (f *Folder) Commit() error {
 	return os.RemoveAll(old)
 }
 
-// sync syncs files, then folders.
+// sync syncs files, then directories.
 func (f *Folder) sync() error {
 	err := filepath.WalkDir(f.Temp(), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -154,10 +156,11 @@ func (f *Folder) sync() error {
 	})
 }
 
-// Discard removes the files that were written, after an error.
+// Discard removes the files that were written. Call it after an error.
 func (f *Folder) Discard() { _ = os.RemoveAll(f.Temp()) }
 
-// Remove removes a folder. If the process dies meanwhile, no half of it is left under its name.
+// Remove removes a directory. If the process dies meanwhile, no partial directory remains under
+// its name.
 func Remove(dir string) error {
 	gone := beside(dir, ".gone")
 	if err := os.RemoveAll(gone); err != nil {

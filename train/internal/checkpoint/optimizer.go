@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// optimizerState is the metadata of an optimizer's file. Its tensors are called N.SLOT for
+// optimizerState is the metadata of an optimizer's file. Its tensors are named N.SLOT for
 // parameter number N.
 type optimizerState struct {
 	Rule   string             `json:"rule"`
@@ -21,7 +21,7 @@ type optimizerState struct {
 
 const optimizerKey = "optimizer"
 
-// WriteOptimizer writes the state of an optimizer. It fails if the optimizer is not an
+// WriteOptimizer writes the state of an optimizer. It returns an error if the optimizer is not an
 // optim.Stateful.
 func (f *Folder) WriteOptimizer(name string, o optim.Optimizer) error {
 	s, ok := o.(optim.Stateful)
@@ -67,8 +67,8 @@ func whole(p optim.Param) *tensor.Parameter {
 	return nil
 }
 
-// ReadOptimizer reads a file of [Folder.WriteOptimizer] and calls f with the state. The slots are
-// in the mapped file, so f must not keep them.
+// ReadOptimizer reads a file written by [Folder.WriteOptimizer] and calls f with the state. The
+// slots are in the mapped file, so f must not retain them.
 func ReadOptimizer(path string, f func(optim.OptimizerState) error) error {
 	ck, err := loader.Open(path)
 	if err != nil {

@@ -1,6 +1,7 @@
-// Package checkpoint reads and writes the files of a training checkpoint: a [Folder] that replaces its
-// target as a whole, safetensors files of arrays ([Array]), states of optimizers, JSON, and their names. It
-// knows no accelerator and no ranks. docs/formats.md has the format.
+// Package checkpoint reads and writes the files of a training checkpoint: a [Folder] that
+// replaces its target as a whole, safetensors files of arrays ([Array]), states of optimizers,
+// JSON, and their names. It knows no accelerator and no ranks. docs/formats.md documents the
+// format.
 package checkpoint
 
 import (
@@ -31,7 +32,8 @@ func (f *Folder) WriteTensors(name string, tensors []Array, metadata map[string]
 	return loader.Save(f.Temp(), slices.Values(Tensors(tensors)), loader.SaveOptions{Stem: stem, Metadata: metadata})
 }
 
-// A Reading collects the changes that loading a checkpoint makes, until all of it is checked.
+// A Reading collects the changes that loading a checkpoint makes. They are applied once
+// everything is checked.
 type Reading struct {
 	Dir    string
 	change []func() error
@@ -40,7 +42,7 @@ type Reading struct {
 // Then adds a change.
 func (r *Reading) Then(f func() error) { r.change = append(r.change, f) }
 
-// Apply makes the changes, in order, and returns the first error.
+// Apply makes the changes in order. It stops at the first error and returns it.
 func (r *Reading) Apply() error {
 	for _, f := range r.change {
 		if err := f(); err != nil {

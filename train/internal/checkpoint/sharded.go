@@ -3,8 +3,8 @@ package checkpoint
 import "github.com/heftai/heft/train/tensor"
 
 // Gathered calls f while the values of m's sharded parameters are in memory, so that one rank can
-// read them alone. All ranks must call it. Values take the memory of the whole parameters on each
-// rank meanwhile. It returns the first error.
+// read them. Meanwhile the values take the memory of the whole parameters on each rank. It
+// returns the first error. All ranks must call it.
 func Gathered(m tensor.Module, f func() error) error {
 	var held []*tensor.Parameter
 	var first error

@@ -18,13 +18,13 @@ import (
 type Array struct {
 	Name  string
 	Shape []int
-	Data  []float32         // nil for the numbers of Param
-	Param *tensor.Parameter // nil for arrays that are not of a parameter
-	// Each, if not nil, calls f with the numbers in place of Data and Param, some at a time.
+	Data  []float32         // nil if the numbers are Param's
+	Param *tensor.Parameter // nil if the array is not of a parameter
+	// Each, if not nil, replaces Data and Param: it calls f with the numbers, some at a time.
 	Each func(f func([]float32) error) error
 }
 
-// read calls f with the numbers, all at once without Each.
+// read calls f with the numbers, all at once unless Each is set.
 func (x *Array) read(f func([]float32) error) error {
 	if x.Each != nil {
 		return x.Each(f)
@@ -35,8 +35,8 @@ func (x *Array) read(f func([]float32) error) error {
 	return f(x.Data)
 }
 
-// set changes the numbers to those of src. It writes only if some are different: frozen weights may
-// be in memory that cannot be written.
+// set changes the numbers to those of src. It writes only if some differ, because frozen weights
+// may be in read-only memory.
 func (x *Array) set(src []byte) error {
 	differ := false
 	err := x.read(func(values []float32) error {
@@ -58,8 +58,9 @@ func (x *Array) set(src []byte) error {
 	return write(x.Data)
 }
 
-// Arrays returns the arrays of a module, tied ones once: its parameters, only trainable ones with
-// trainableOnly, and its buffers, if it has a method Buffers. A bare parameter is called weight.
+// Arrays returns the arrays of a module: its parameters, with tied ones only once, or only its
+// trainable ones with trainableOnly, and its buffers, if it has a method Buffers. A bare
+// parameter is named weight.
 func Arrays(m tensor.Module, trainableOnly bool) []Array {
 	var all []Array
 	seen := map[*tensor.Parameter]bool{}
@@ -83,11 +84,11 @@ func Arrays(m tensor.Module, trainableOnly bool) []Array {
 	return all
 }
 
-// pieceElements is how many numbers are converted at a time.
+// pieceElements is the number of numbers converted at a time.
 const pieceElements = 1 << 18
 
-// Tensors returns the arrays as the loader saves them. They share one buffer: use the bytes of one
-// before asking for those of the next.
+// Tensors returns the arrays in the form that the loader saves. They share one buffer: use the
+// bytes of one before requesting those of the next.
 func Tensors(arrays []Array) []loader.NamedTensor {
 	var buf []byte
 	all := make([]loader.NamedTensor, len(arrays))
@@ -121,8 +122,8 @@ func appendFloats(buf []byte, values []float32) []byte {
 	return buf
 }
 
-// ReadTensors checks that a file has exactly the arrays given, in float32 and of their shapes, and
-// returns a function that copies them. Arrays in frozen may be missing from the file.
+// ReadTensors checks that a file has exactly the given arrays, in float32 and with their shapes,
+// and returns a function that copies them. Arrays in frozen may be missing from the file.
 func ReadTensors(dir, name string, arrays []Array, frozen map[string]bool) (func() error, error) {
 	ck, err := loader.Open(filepath.Join(dir, name))
 	if err != nil {
@@ -168,7 +169,7 @@ func ReadTensors(dir, name string, arrays []Array, frozen map[string]bool) (func
 	}, nil
 }
 
-// setFloats writes only numbers that differ: frozen weights may be in read-only memory.
+// setFloats writes only numbers that differ, because frozen weights may be in read-only memory.
 func setFloats(dst []float32, src []byte) {
 	for i := range dst {
 		if bits := binary.LittleEndian.Uint32(src[4*i:]); bits != math.Float32bits(dst[i]) {
@@ -177,7 +178,7 @@ func setFloats(dst []float32, src []byte) {
 	}
 }
 
-// Floats returns src as float32 numbers, copied.
+// Floats returns src as float32 numbers in new memory.
 func Floats(src []byte) []float32 {
 	x := make([]float32, len(src)/4)
 	for i := range x {

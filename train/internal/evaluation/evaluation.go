@@ -1,5 +1,5 @@
-// Package evaluation adds up how well a model does: [Logits] measures a batch, a [Tally] sums batches and
-// makes metrics of them. It knows no ranks.
+// Package evaluation computes evaluation metrics. [Logits] evaluates a batch, and a [Tally] sums
+// batches and computes metrics from the sums. The package knows no ranks.
 package evaluation
 
 import (
@@ -17,10 +17,10 @@ import (
 type Batch struct {
 	// Losses are summed over the items of each sample.
 	Losses []float64
-	// Items counts the tokens, or other items, of each sample. Nil means one per sample.
+	// Items is the number of tokens, or of other items, of each sample. Nil means one per sample.
 	Items []int
-	// Correct counts the correctly predicted items of each sample. Nil leaves the accuracy to
-	// Predicted and Labels.
+	// Correct is the number of correctly predicted items of each sample. If it is nil, the
+	// accuracy follows from Predicted and Labels.
 	Correct []int
 	// Predicted and Labels are the classes of each sample, or nil if there are none.
 	Predicted, Labels []int
@@ -28,7 +28,7 @@ type Batch struct {
 	Sums map[string][]float64
 }
 
-// Check fails if the lists of b have different lengths.
+// Check returns an error if the lists of b have different lengths.
 func (b *Batch) Check() error {
 	samples, first := -1, ""
 	for _, list := range b.lists() {
@@ -97,7 +97,7 @@ func Logits(logits *tensor.Tensor, labels []int, samples int) (Batch, error) {
 type Tally struct {
 	Loss           float64
 	Items, Samples int
-	Steps          int // batches
+	Steps          int // number of batches
 
 	correct           int
 	counted           bool
@@ -134,8 +134,9 @@ func (s *Tally) Add(e *Batch) {
 	s.predicted, s.labels = append(s.predicted, e.Predicted...), append(s.labels, e.Labels...)
 }
 
-// Metrics returns eval_loss, the mean over items, eval_perplexity, and the means of Sums over items, averaged over batches. compute adds metrics of the
-// predictions. Without compute, Metrics adds eval_accuracy if items or classes were predicted.
+// Metrics returns eval_loss, the mean over items, eval_perplexity, and the means of Sums over
+// items, averaged over batches. compute returns further metrics of the predictions. If it is nil,
+// Metrics adds eval_accuracy if items or classes were predicted.
 func (s *Tally) Metrics(compute func(predicted, labels []int) map[string]float64) map[string]float64 {
 	m := map[string]float64{}
 	if s.Items > 0 {

@@ -1,10 +1,10 @@
-// Package gemini is the strategy of Colossal-AI's Gemini for memory and disk: the work is split between
-// ranks as by ZeRO's stage 2, and weights, gradients and the optimizer's state are arrays of one
-// chunks.Store, which share a limit of memory and move to a scratch file.
+// Package gemini implements the strategy of Colossal-AI's Gemini for memory and disk. The work is
+// split between ranks as in ZeRO's stage 2. Weights, gradients and the optimizer's state are
+// arrays of one chunks.Store, which share a limit of memory and are swapped to a scratch file.
 //
-// A parameter whose values are in a store already, as those of a model that was loaded so, shares that
-// store. The values of others move to the strategy's own one, if it has one. The package runs no steps:
-// see sharded and optim.
+// A parameter whose values are already in a store, such as one of a model loaded that way, stays
+// in that store. The values of other parameters move to the strategy's own store, if it has one.
+// The package runs no steps: see sharded and optim.
 package gemini
 
 import (
@@ -17,22 +17,22 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// pieceElements is the length of a piece of an optimizer's state.
+// pieceElements is the number of elements in a piece of an optimizer's state.
 const pieceElements = 4 << 20
 
 // Strategy is the strategy of one rank.
 type Strategy struct {
 	replicas.Sharded
-	// Make makes the store for parameters that are in memory when they are prepared. It is called at
-	// most once. nil leaves them in memory.
+	// Make returns the store for parameters that are in memory when they are prepared. It is
+	// called at most once. If it is nil, they stay in memory.
 	Make func() *chunks.Store
-	// Limit, if not 0, is the limit of memory of a store.
+	// Limit, if not 0, is the memory limit of a store in bytes.
 	Limit int64
-	// MaxDisk, if not 0, is the most bytes of a store's scratch file.
+	// MaxDisk, if not 0, is the largest size in bytes of a store's scratch file.
 	MaxDisk int64
-	// Static keeps fixed parts in memory: all but OffloadParam of the weights and their gradients, and
-	// all but OffloadOptim of the optimizer's state. They are from 0 to 1. Without a Limit the rest
-	// leaves memory after each use.
+	// Static keeps a fixed part in memory: the weights and their gradients except the fraction
+	// OffloadParam, and the optimizer's state except the fraction OffloadOptim. Fractions are
+	// from 0 to 1. Without a Limit the rest leaves memory after each use.
 	Static                     bool
 	OffloadParam, OffloadOptim float64
 
@@ -43,16 +43,17 @@ type Strategy struct {
 
 var _ replicas.Strategy = (*Strategy)(nil)
 
-// use is a store with the bytes that stay in memory.
+// use is a store with the number of bytes that stay in memory.
 type use struct {
 	store *chunks.Store
 	stays int64
 }
 
-// quota says which arrays stay in memory.
+// quota determines which arrays stay in memory.
 type quota struct{ total, stays int64 }
 
-// take reports whether an array of n bytes stays: the first ones do, up to the fraction.
+// take reports whether an array of n bytes stays in memory. The first arrays do, up to the
+// fraction.
 func (q *quota) take(n int64, offload float64) bool {
 	if float64(q.stays+n) > (1-offload)*float64(q.total) {
 		return false
@@ -82,7 +83,7 @@ func (s *Strategy) Prepare(g *replicas.Group, m *replicas.Module) error {
 	return nil
 }
 
-// place puts the values and the gradient of a parameter into a store.
+// place moves the values and the gradient of a parameter into a store.
 func (s *Strategy) place(g *replicas.Group, i int, p *tensor.Parameter) error {
 	a := chunks.Of(p)
 	if a == nil {
@@ -152,8 +153,8 @@ func (s *Strategy) limit(u *use) {
 	}
 }
 
-// Keep makes the optimizer of prepared parameters keep its state in their store. Parameters in memory
-// have theirs in memory.
+// Keep makes the optimizer of prepared parameters store its state in their stores. The state of
+// parameters in memory stays in memory.
 func (s *Strategy) Keep(o *sharded.Optimizer) error {
 	var in *use
 	total := int64(0)
@@ -198,7 +199,7 @@ func (s *Strategy) Stores() (all []*chunks.Store) {
 	return all
 }
 
-// Close removes the strategy's own store, and with it the values in it.
+// Close removes the strategy's own store, including the values in it.
 func (s *Strategy) Close() {
 	if s.own != nil {
 		s.own.Close()

@@ -1,5 +1,5 @@
-// Package modelfiles writes the folder of a model that loader.Open, serve and transformers read: its
-// weights, rounded to a dtype, its config and the files of its tokenizer.
+// Package modelfiles writes the directory of a model, which loader.Open, serve and transformers
+// read: its weights, rounded to a dtype, its config and its tokenizer files.
 package modelfiles
 
 import (
@@ -27,14 +27,14 @@ import (
 
 // Options are train.SaveModelOptions.
 type Options struct {
-	// MaxShardSize is the most bytes of tensors in one file; 0 is the reference's 10 GB,
-	// less is no limit. A larger tensor gets a file of its own.
+	// MaxShardSize is the largest number of bytes of tensors in one file. 0 means the reference's
+	// 10 GB, and a negative number no limit. A tensor that is larger gets a file of its own.
 	MaxShardSize int64
-	// DType is what weights are rounded to: meta.Float32, meta.BFloat16 or meta.Float16;
-	// meta.NoDType leaves them as they are.
+	// DType is the dtype that weights are rounded to: meta.Float32, meta.BFloat16 or
+	// meta.Float16. meta.NoDType leaves them unchanged.
 	DType meta.DType
-	// From is the folder of the model that was trained: its config and the files of its
-	// tokenizer are copied. Empty copies nothing.
+	// From is the directory of the model that was trained, from which the config and the
+	// tokenizer files are copied. If it is empty, nothing is copied.
 	From string
 }
 
@@ -89,8 +89,8 @@ func modelTensors(m tensor.Module, dtype meta.DType) (iter.Seq[loader.NamedTenso
 	}, nil
 }
 
-// rounded returns a float32 tensor as another dtype, converted when it is written. Other tensors
-// and exact ones are unchanged.
+// rounded returns a float32 tensor as another dtype, which is converted when it is written. It
+// returns other tensors, and those to be kept exact, unchanged.
 func rounded(t loader.NamedTensor, to meta.DType, buf *[]byte) loader.NamedTensor {
 	if t.DType != meta.Float32 || to == meta.Float32 || t.Exact {
 		return t
@@ -117,15 +117,15 @@ func rounded(t loader.NamedTensor, to meta.DType, buf *[]byte) loader.NamedTenso
 	return t
 }
 
-// besideWeights are the files of a model's folder besides its weights: config, tokenizer and chat
-// template.
+// besideWeights are the files in a model's directory besides its weights: config, tokenizer and
+// chat template.
 var besideWeights = []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
 	"special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "tokenizer.model",
 	"tiktoken.model", "qwen.tiktoken", "tekken.json",
 	"chat_template.json", "chat_template.jinja"}
 
-// CopyBeside copies the config and the tokenizer's files from a model folder. The config gets the
-// dtype of the weights.
+// CopyBeside copies the config and the tokenizer files from a model's directory. The copied
+// config names the dtype of the weights.
 func CopyBeside(dir, from string, dtype meta.DType) error {
 	if same, err := sameFolder(dir, from); err != nil || same {
 		return err
@@ -160,8 +160,8 @@ func sameFolder(a, b string) (bool, error) {
 	return os.SameFile(x, y), nil
 }
 
-// configWithDType returns a config.json that says the weights' dtype; unchanged where that is
-// said already.
+// configWithDType returns a config.json with the weights' dtype. It returns b if that has the
+// dtype already.
 func configWithDType(b []byte, dtype meta.DType) ([]byte, error) {
 	if dtype == meta.NoDType {
 		return b, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/internal/collective"
 )
 
-// parcel is an array that another rank sent.
+// parcel is an array received from another rank.
 type parcel struct {
 	shape []int
 	data  reflect.Value
@@ -64,8 +64,8 @@ func unpackArray(b []byte, t reflect.Type) (parcel, error) {
 	return parcel{shape[1:], data.Elem()}, nil
 }
 
-// Gather joins the arrays of all ranks along the outermost dimension, in order of rank. All ranks
-// must call it.
+// Gather concatenates the arrays of all ranks along the outermost dimension, in order of rank.
+// All ranks must call it.
 func Gather(ctx context.Context, comm collective.Comm, l Leaf) (Leaf, error) {
 	parcels, err := exchangeArrays(ctx, comm, l)
 	if err != nil {
@@ -87,9 +87,10 @@ func Gather(ctx context.Context, comm collective.Comm, l Leaf) (Leaf, error) {
 	return l, nil
 }
 
-// Pad lengthens one dimension of l to the longest that a rank has, with the number index, at the start
-// with first. A negative dim counts from the back. An array without that dimension is returned
-// unchanged. The other dimensions may differ. All ranks must call it.
+// Pad extends dimension dim of l to its largest length on any rank. New elements have the value
+// index; they are at the start if first is set, and at the end otherwise. A negative dim counts
+// from the last dimension. An array without that dimension is returned unchanged. Other
+// dimensions may differ between ranks. All ranks must call it.
 func Pad(ctx context.Context, comm collective.Comm, l Leaf, dim int, index float64, first bool) (Leaf, error) {
 	all, err := collective.AllGather(ctx, comm, l.Shape)
 	if err != nil {
@@ -111,7 +112,7 @@ func Pad(ctx context.Context, comm collective.Comm, l Leaf, dim int, index float
 	return l.pad(dim, longest, index, first)
 }
 
-// pad lengthens dim to n.
+// pad extends dimension dim to length n.
 func (l Leaf) pad(dim, n int, index float64, first bool) (Leaf, error) {
 	have := l.Shape[dim]
 	if n == have {
@@ -147,7 +148,7 @@ func (l Leaf) pad(dim, n int, index float64, first bool) (Leaf, error) {
 	return l, nil
 }
 
-// number returns x in a type of number, if it has it.
+// number returns x as a value of type t, or an error if t cannot represent it.
 func number(x float64, t reflect.Type) (reflect.Value, error) {
 	if t.Kind() == reflect.Bool {
 		return reflect.ValueOf(x != 0).Convert(t), nil
@@ -160,8 +161,8 @@ func number(x float64, t reflect.Type) (reflect.Value, error) {
 	return v, nil
 }
 
-// Reduce joins every rank's l element by element. Shapes must agree. Integers are joined exactly up
-// to 2^53, and have no mean. All ranks must call it.
+// Reduce combines the arrays of all ranks element by element. Their shapes must be equal.
+// Integers are exact up to 2^53, and have no mean. All ranks must call it.
 func Reduce(ctx context.Context, comm collective.Comm, l Leaf, op collective.Op) (Leaf, error) {
 	all, err := collective.AllGather(ctx, comm, l.Shape)
 	if err != nil {

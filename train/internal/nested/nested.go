@@ -1,6 +1,6 @@
-// Package nested exchanges arrays between ranks, nested in slices, maps and structs: [Map] visits each
-// [Leaf], and [Comm] gathers, pads, reduces and broadcasts it. Split cuts a value into the ranks'
-// parts. It knows no accelerator.
+// Package nested exchanges arrays between ranks. The arrays may be nested in slices, maps and
+// structs: [Map] visits each array as a [Leaf], and [Gather], [Pad], [Reduce] and [Broadcast]
+// exchange it. [Split] divides a value into the ranks' parts. The package knows no accelerator.
 package nested
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Array is float32 numbers with a shape, rows last: a tensor without a tape. Without a shape it is a
-// single number.
+// Array is float32 numbers in row-major order with a shape: a tensor without a tape. Without a
+// shape it is a single number.
 type Array struct {
 	Data  []float32
 	Shape []int
@@ -42,12 +42,12 @@ func (x Array) check() error {
 	return nil
 }
 
-// A Leaf is an array inside nested data: a *tensor.Tensor, an [Array], or a slice of numbers, which
-// is a vector. Data is a slice of numbers in row-major order.
+// A Leaf is an array inside nested data: a *tensor.Tensor, an [Array], or a slice of numbers,
+// which is a vector. Data is a slice of numbers in row-major order.
 type Leaf struct {
 	Shape []int
 	Data  reflect.Value
-	of    any // the tensor or Array that it is of, or nil
+	of    any // the tensor or Array that holds it, or nil
 }
 
 // isLeaf reports whether values of a type are arrays.
@@ -94,7 +94,7 @@ func (l Leaf) value() reflect.Value {
 	return l.Data
 }
 
-// width returns the number of elements of a row: an entry of the outermost dimension.
+// width returns the number of elements of a row, which is an entry of the outermost dimension.
 func (l Leaf) width() int {
 	n := 1
 	for _, d := range l.Shape[1:] {
@@ -205,10 +205,10 @@ func Map[T any](x T, f func(Leaf) (Leaf, error)) (T, error) {
 	return out, err
 }
 
-// HasArrays reports whether x consists of arrays: is one, or slices, maps and structs of arrays.
+// HasArrays reports whether x is an array, or slices, maps and structs of arrays.
 func HasArrays(x any) bool {
 	if x == nil || !mayHoldArrays(reflect.TypeOf(x), 0) {
-		return false // by its type, so that a rank whose list is empty decides alike
+		return false // decided by the type, so that a rank whose list is empty decides alike
 	}
 	_, err := each(reflect.ValueOf(x), "", func(l Leaf) (Leaf, error) { return l, nil })
 	return err == nil
@@ -218,7 +218,7 @@ func mayHoldArrays(t reflect.Type, depth int) bool {
 	switch {
 	case isLeaf(t) || t.Kind() == reflect.Interface:
 		return true
-	case depth > 16: // a type that holds itself
+	case depth > 16: // a type that contains itself
 		return false
 	case t.Kind() == reflect.Slice, t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
 		return mayHoldArrays(t.Elem(), depth+1)

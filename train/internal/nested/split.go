@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Split returns a rank's part of x: a contiguous piece of a slice, of an array along its outermost
-// dimension, or of each entry of a map with equally long entries. The first ranks get one entry more
-// if the length does not divide. With padding every rank gets as many, filled up with the last entry
-// of x.
+// Split returns a rank's part of x: a contiguous piece of a slice, of an array along its
+// outermost dimension, or of each entry of a map whose entries have equal lengths. If the length
+// is not divisible by the number of ranks, the first ranks get one entry more. With padding every
+// rank gets the same number, padded with the last entry of x.
 func Split[T any](x T, rank, size int, padding bool) (T, error) {
 	n, err := splitLength(reflect.ValueOf(x))
 	if err != nil {

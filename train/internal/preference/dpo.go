@@ -12,9 +12,9 @@ type DPO struct {
 	ReferenceFree bool
 }
 
-// Check reports invalid settings.
+// Check returns an error for invalid settings.
 func (o DPO) Check() error {
-	limit := 0.5 // beyond, the labels would say the opposite
+	limit := 0.5 // beyond it, the labels would mean the opposite
 	switch o.Loss {
 	case "sigmoid", "robust":
 	case "hinge", "ipo":
@@ -34,8 +34,8 @@ func (o DPO) Check() error {
 	return nil
 }
 
-// Compute returns the loss of a batch of pairs: the chosen completions of all prompts, then the
-// rejected ones.
+// Compute returns the loss of a batch of pairs. The batch holds the chosen completions of all
+// prompts, then the rejected ones.
 func (o DPO) Compute(b *Batch) (*Result, error) {
 	if err := b.check(2); err != nil {
 		return nil, err
@@ -48,13 +48,13 @@ func (o DPO) Compute(b *Batch) (*Result, error) {
 	for i := range pairs {
 		j := pairs + i
 		chosen, rejected := b.score(b.Policy, i), b.score(b.Policy, j)
-		ratio, other := chosen, rejected // log-probabilities against the reference
+		ratio, other := chosen, rejected // log-probabilities relative to the reference
 		if b.Reference != nil {
 			ratio, other = ratio-b.score(b.Reference, i), other-b.score(b.Reference, j)
 		}
 		r.pair(o.Beta*ratio, o.Beta*other, chosen, rejected)
 		scale, otherScale := 1.0, 1.0
-		if o.Loss == "ipo" { // which compares means over tokens
+		if o.Loss == "ipo" { // ipo compares means over tokens
 			scale, otherScale = 1/float64(max(1, b.Lengths[i])), 1/float64(max(1, b.Lengths[j]))
 		}
 		loss, slope := o.margin(scale*ratio - otherScale*other)
@@ -66,7 +66,7 @@ func (o DPO) Compute(b *Batch) (*Result, error) {
 	return r, nil
 }
 
-// margin returns the loss of a margin between chosen and rejected, and its derivative.
+// margin returns the loss for a margin between chosen and rejected, and its derivative.
 func (o DPO) margin(d float64) (loss, slope float64) {
 	z, e := o.Beta*d, o.Smoothing
 	switch o.Loss {

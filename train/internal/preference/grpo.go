@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// GRPO is group relative policy optimization of completions with advantages. train.GRPO documents the
-// fields.
+// GRPO is group relative policy optimization of completions with advantages. train.GRPO documents
+// the fields.
 type GRPO struct {
 	Beta, Epsilon, EpsilonHigh float64
 	Loss                       string
@@ -15,7 +15,7 @@ type GRPO struct {
 	Scale                      string
 }
 
-// Check reports invalid settings.
+// Check returns an error for invalid settings.
 func (o GRPO) Check() error {
 	switch {
 	case !slices.Contains([]string{"grpo", "bnpo", "dr_grpo", "dapo"}, o.Loss):
@@ -34,10 +34,11 @@ func (o GRPO) Check() error {
 	return nil
 }
 
-// GRPOMetrics are the names of the metrics that Compute measures.
+// GRPOMetrics lists the names of the metrics that Compute measures.
 var GRPOMetrics = []string{"kl", "entropy", "clip_ratio/low_mean", "clip_ratio/high_mean", "clip_ratio/region_mean"}
 
-// Items returns what the losses of a batch of rows with so many tokens of completions are summed over.
+// Items returns the number of items that the losses of a batch are summed over, for the given
+// numbers of rows and of completion tokens.
 func (o GRPO) Items(rows, tokens int) int {
 	if o.Loss == "dapo" {
 		return tokens
@@ -45,10 +46,11 @@ func (o GRPO) Items(rows, tokens int) int {
 	return rows
 }
 
-// Advantages returns the advantages of the rewards of groups, one list for each. all are the rewards of
-// the groups of all ranks. A reward of NaN is left out of its group and has the advantage 0.
+// Advantages returns the advantages for the rewards of groups, one list per group. all holds the
+// rewards of the groups of all ranks. A reward of NaN is left out of its group and has the
+// advantage 0.
 func (o GRPO) Advantages(groups [][]float64, all []float64) [][]float64 {
-	const apart = 1e-4 // TRL's guard against groups of equal rewards
+	const apart = 1e-4 // TRL's guard against groups with equal rewards
 	_, whole := moments(all)
 	out := make([][]float64, len(groups))
 	for i, rewards := range groups {
@@ -70,7 +72,7 @@ func (o GRPO) Advantages(groups [][]float64, all []float64) [][]float64 {
 	return out
 }
 
-// moments returns the mean and the standard deviation of a sample, without what is NaN.
+// moments returns the mean and the standard deviation of a sample, ignoring NaNs.
 func moments(x []float64) (mean, deviation float64) {
 	n, sum := 0.0, 0.0
 	for _, v := range x {
@@ -90,7 +92,7 @@ func moments(x []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(squares / (n - 1))
 }
 
-// Moments returns the mean and the standard deviation of rewards, without those that are NaN.
+// Moments returns the mean and the standard deviation of rewards, ignoring NaNs.
 func Moments(rewards []float64) (mean, deviation float64) { return moments(rewards) }
 
 // Compute returns the loss of a batch of completions with their advantages, summed over Items.
@@ -119,7 +121,7 @@ func (o GRPO) Compute(b *Batch) (*Result, error) {
 			if b.Answer[i] {
 				loss, slope := o.token(b, i, b.Advantages[row], r)
 				r.Loss += weight * loss
-				r.Slope[i] = float32(-weight * slope) // the elements are minus log-probabilities
+				r.Slope[i] = float32(-weight * slope) // the elements are negative log-probabilities
 			}
 		}
 	}
@@ -148,7 +150,7 @@ func (o GRPO) token(b *Batch, i int, advantage float64, r *Result) (loss, slope 
 	ratio := math.Exp(p - old)
 	clipped := min(max(ratio, 1-o.Epsilon), 1+o.EpsilonHigh)
 	loss, slope = -ratio*advantage, -ratio*advantage
-	if clipped*advantage < ratio*advantage { // the lower of both, which does not move with the policy
+	if clipped*advantage < ratio*advantage { // the lower of both, which does not depend on the policy
 		loss, slope = -clipped*advantage, 0
 	}
 	low, high := 0.0, 0.0

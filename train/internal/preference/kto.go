@@ -4,11 +4,11 @@ import (
 	"fmt"
 )
 
-// KTO is Kahneman-Tversky optimization of completions that are judged one by one. train.KTO documents
-// the fields.
+// KTO is Kahneman-Tversky optimization of completions that are judged individually. train.KTO
+// documents the fields.
 type KTO struct{ Beta, Desirable, Undesirable float64 }
 
-// Check reports invalid settings.
+// Check returns an error for invalid settings.
 func (o KTO) Check() error {
 	switch {
 	case o.Beta == 0 || !finite(o.Beta, 0):
@@ -21,7 +21,7 @@ func (o KTO) Check() error {
 	return nil
 }
 
-// KTOMetrics are the names of the metrics of judged completions.
+// KTOMetrics lists the names of the metrics of judged completions.
 var KTOMetrics = append([]string{"rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chosen", "logps/rejected", "kl"}, tokenMetrics...)
 
 // Compute returns the loss of a batch of completions.

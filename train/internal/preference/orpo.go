@@ -4,11 +4,11 @@ import (
 	"math"
 )
 
-// ORPO is odds ratio preference optimization: the chosen texts are learned, and beta times the log odds
-// ratio of chosen over rejected completions is added.
+// ORPO is odds ratio preference optimization: the loss of the chosen texts, plus beta times the
+// log odds ratio of chosen over rejected completions.
 type ORPO struct{ Beta float64 }
 
-// Check reports invalid settings.
+// Check returns an error for invalid settings.
 func (o ORPO) Check() error {
 	if !finite(o.Beta, 0) {
 		return &SettingError{"Beta", o.Beta, "0 or more"}
@@ -16,8 +16,9 @@ func (o ORPO) Check() error {
 	return nil
 }
 
-// Compute returns the loss of a batch of pairs: the chosen completions of all prompts, then the
-// rejected ones. Policy has the tokens of chosen prompts, too.
+// Compute returns the loss of a batch of pairs. The batch holds the chosen completions of all
+// prompts, then the rejected ones. Policy also has the tokens of the prompts of chosen
+// completions.
 func (o ORPO) Compute(b *Batch) (*Result, error) {
 	if err := b.check(2); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func (o ORPO) learn(b *Batch, pairs int, r *Result) {
 	r.Metrics["nll_loss"] = Sum{r.Loss, pairs}
 }
 
-// log1mExp returns log(1-exp(x)) of a negative x.
+// log1mExp returns log(1-exp(x)) for negative x.
 func log1mExp(x float64) float64 {
 	if x > -math.Ln2 {
 		return math.Log(-math.Expm1(x))

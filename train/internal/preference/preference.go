@@ -1,9 +1,9 @@
-// Package preference computes the losses of preference tuning, with their gradients: [DPO],
-// [ORPO], [KTO], and [GRPO] of completions with rewards.
+// Package preference computes the losses of preference tuning with their gradients: [DPO], [ORPO]
+// and [KTO], and [GRPO] for completions with rewards.
 //
-// A [Batch] holds minus the log-probabilities of tokens under the policy, which is trained, and under
-// the reference. An objective turns them into a [Result]: the loss, its slope for every token, and the
-// rewards. The package knows no models and no tapes.
+// A [Batch] holds negative log-probabilities of tokens under the policy, which is trained, and
+// under the reference. An objective turns them into a [Result]: the loss, its derivative for
+// every token, and the rewards. The package knows no models and no tapes.
 package preference
 
 import (
@@ -12,9 +12,9 @@ import (
 	"slices"
 )
 
-// SettingError is the error of a setting that a loss does not take.
+// SettingError reports a setting that a loss does not support.
 type SettingError struct {
-	Setting string // the field of train's type, such as Beta
+	Setting string // field of train's type, such as Beta
 	Got     any
 	Want    string
 }
@@ -23,46 +23,48 @@ func (e *SettingError) Error() string {
 	return fmt.Sprintf("got %s %v, want %s", e.Setting, e.Got, e.Want)
 }
 
-// finite reports whether v is least or more, and not infinite.
+// finite reports whether v is at least least and not infinite.
 func finite(v, least float64) bool { return v >= least && !math.IsInf(v, 0) }
 
 // Batch holds sequences row by row: the first completion of every prompt, then the second ones.
-// Position i of a row is about the token at i+1, so the last position counts for nothing.
+// Position i of a row is about the token at i+1, so the last position is ignored.
 type Batch struct {
 	Rows, Columns int
-	// Policy and Reference are minus the log-probabilities. Reference is nil without a reference.
+	// Policy and Reference are negative log-probabilities. Reference is nil if there is no
+	// reference.
 	Policy, Reference []float32
 	// Answer marks positions whose token belongs to a completion.
 	Answer []bool
-	// Text marks positions whose token is one of the prompt or of the completion.
+	// Text marks positions whose token belongs to the prompt or the completion.
 	Text []bool
-	// Lengths counts the tokens of each row's completion.
+	// Lengths holds the number of tokens of each row's completion.
 	Lengths []int
-	// Desirable judges the completion of each row, for KTO, and Divergence is the policy's KL
+	// Desirable judges the completion of each row, for KTO. Divergence is the policy's KL
 	// divergence from the reference.
 	Desirable  []bool
 	Divergence float64
-	// Advantages are those of each row's completion, for GRPO. Old are minus the log-probabilities under
-	// the policy that made the completions; nil means Policy.
+	// Advantages holds the advantage of each row's completion, for GRPO. Old holds negative
+	// log-probabilities under the policy that sampled the completions; nil means Policy.
 	Advantages []float64
 	Old        []float32
-	Entropies  []float32 // of the distributions of tokens, or nil
-	// MeanLogits and Top are the mean logit of each distribution, and whether the token has the highest one; or nil.
+	Entropies  []float32 // of the tokens' distributions, or nil
+	// MeanLogits holds the mean logit of each distribution, and Top whether the token has the
+	// highest logit; or nil.
 	MeanLogits []float32
 	Top        []bool
 }
 
 // Result is the outcome of a batch.
 type Result struct {
-	// Loss is summed over the samples: pairs, or rows.
+	// Loss is summed over the samples, which are pairs or rows.
 	Loss float64
-	// Slope is the derivative of Loss for each element of Policy.
+	// Slope is the derivative of Loss by each element of Policy.
 	Slope []float32
-	// Metrics are values by name, as TRL names them.
+	// Metrics maps TRL's names to values.
 	Metrics map[string]Sum
 }
 
-// Sum is a value that is averaged over Count samples.
+// Sum is the sum of a value over Count samples.
 type Sum struct {
 	Total float64
 	Count int
@@ -79,11 +81,11 @@ func (b *Batch) score(tokens []float32, row int) float64 {
 	return sum
 }
 
-// spread gives all tokens of a row's completion the slope of the row's log-probability.
+// spread assigns the derivative by the log-probability of a row's completion to all its tokens.
 func (b *Batch) spread(slope []float32, row int, by float64) {
 	for i := row * b.Columns; i < (row+1)*b.Columns; i++ {
 		if b.Answer[i] {
-			slope[i] -= float32(by) // the elements are minus log-probabilities
+			slope[i] -= float32(by) // the elements are negative log-probabilities
 		}
 	}
 }
@@ -108,17 +110,18 @@ func (r *Result) pair(chosen, rejected, chosenScore, rejectedScore float64) {
 	r.add("logps/rejected", rejectedScore)
 }
 
-// DPOMetrics are the names of the metrics of DPO.
+// DPOMetrics lists the names of the metrics of DPO.
 var DPOMetrics = append(append(slices.Clone(PairMetrics), tokenMetrics...), "mean_token_accuracy")
 
-// PairMetrics are the names of the metrics of pairs.
+// PairMetrics lists the names of the metrics of pairs.
 var PairMetrics = []string{"rewards/chosen", "rewards/rejected", "rewards/accuracies", "rewards/margins", "logps/chosen", "logps/rejected"}
 
-// tokenMetrics are the names of what tokens adds.
+// tokenMetrics lists the names of the metrics that tokens adds.
 var tokenMetrics = []string{"entropy", "logits/chosen", "logits/rejected"}
 
-// tokens adds means over the tokens of completions, as means of the batch: of entropies and, by kind of completion, of
-// logits, and for pairs how many tokens of chosen ones are the likeliest.
+// tokens adds means over the tokens of completions, as means of the batch: of entropies and, by
+// kind of completion, of logits. For pairs it also adds the fraction of tokens of chosen
+// completions that are the likeliest.
 func (r *Result) tokens(b *Batch, chosen func(row int) bool, pairs bool) {
 	var spread, good, bad, top Sum
 	for row := range b.Rows {
@@ -154,7 +157,8 @@ func (r *Result) tokens(b *Batch, chosen func(row int) bool, pairs bool) {
 
 func (s *Sum) add(value float64) { s.Total, s.Count = s.Total+value, s.Count+1 }
 
-// checkMeasures reports measures of tokens of another number than the batch's.
+// checkMeasures returns an error if the number of measurements differs from the batch's number of
+// tokens.
 func (b *Batch) checkMeasures() error {
 	for _, n := range []int{len(b.Entropies), len(b.MeanLogits), len(b.Top)} {
 		if n != 0 && n != len(b.Policy) {
@@ -164,7 +168,7 @@ func (b *Batch) checkMeasures() error {
 	return nil
 }
 
-// check reports a batch whose lists have other lengths than its rows.
+// check returns an error if the lengths of the batch's lists do not match its rows.
 func (b *Batch) check(completions int) error {
 	n := b.Rows * b.Columns
 	if b.Rows%completions != 0 || len(b.Policy) != n || b.Reference != nil && len(b.Reference) != n || len(b.Answer) != n || len(b.Text) != n || len(b.Lengths) != b.Rows {

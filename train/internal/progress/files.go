@@ -18,12 +18,12 @@ import (
 // File is the name of the state's file in a checkpoint.
 const File = "trainer_state.json"
 
-// CheckpointName returns the name of the checkpoint folder of a step.
+// CheckpointName returns the name of the checkpoint directory of a step.
 func CheckpointName(step int) string { return prefix + strconv.Itoa(step) }
 
 const prefix = "checkpoint-"
 
-// CheckpointStep returns the step of a checkpoint folder's name.
+// CheckpointStep returns the step in the name of a checkpoint directory.
 func CheckpointStep(name string) (step int, ok bool) {
 	if !strings.HasPrefix(name, prefix) {
 		return 0, false
@@ -31,11 +31,11 @@ func CheckpointStep(name string) (step int, ok bool) {
 	return checkpoint.Number(name)
 }
 
-// MetricsAt returns the metrics of the evaluation after a step, as the history has them.
+// MetricsAt returns the metrics of the evaluation after a step, from the history.
 func (s *State) MetricsAt(step int) map[string]float64 {
 	metrics := map[string]float64{}
 	for _, entry := range s.LogHistory {
-		if at := entry["step"]; at != step && at != float64(step) { // a history that was read has only floats
+		if at := entry["step"]; at != step && at != float64(step) { // a history read from a file has only floats
 			continue
 		}
 		for name, v := range entry {
@@ -47,10 +47,10 @@ func (s *State) MetricsAt(step int) map[string]float64 {
 	return metrics
 }
 
-// EvalTokens is the name of an evaluation's count of tokens, which is not a metric.
+// EvalTokens is the name of an evaluation's number of tokens, which is not a metric.
 const EvalTokens = "eval_num_tokens"
 
-// Checkpoints lists the checkpoint folders in dir, lowest step first.
+// Checkpoints returns the checkpoint directories in dir, lowest step first.
 func Checkpoints(dir string) ([]string, error) {
 	all, err := checkpoint.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,8 +65,8 @@ func Checkpoints(dir string) ([]string, error) {
 	return names, err
 }
 
-// RemoveOld removes checkpoints in dir beyond limit, those of the lowest steps first. It keeps the
-// best one and that of the current step. A limit below 1 keeps all.
+// RemoveOld removes checkpoints in dir beyond limit, those with the lowest steps first. It keeps
+// the best checkpoint and that of the current step. A limit below 1 keeps all.
 func (s *State) RemoveOld(dir string, limit int) error {
 	if limit < 1 {
 		return nil
@@ -93,7 +93,7 @@ func (s *State) RemoveOld(dir string, limit int) error {
 	return nil
 }
 
-// Write writes the state into a folder.
+// Write writes the state into a directory.
 func (s *State) Write(dir string) error {
 	c := *s
 	c.LogHistory = make([]map[string]any, len(s.LogHistory))
@@ -107,7 +107,7 @@ func (s *State) Write(dir string) error {
 	return os.WriteFile(filepath.Join(dir, File), append(b, '\n'), 0o666)
 }
 
-// Read reads the state from a checkpoint folder.
+// Read reads the state from a checkpoint directory.
 func Read(dir string) (*State, error) {
 	path := filepath.Join(dir, File)
 	b, err := smallfile.Read(path, smallfile.State)

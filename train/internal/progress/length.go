@@ -8,15 +8,15 @@ import (
 	"github.com/heftai/heft/train/optim"
 )
 
-// Goal says how long a run is to train, as a user states it.
+// Goal is the requested length of a run.
 type Goal struct {
-	Strategy optim.Strategy // empty: by steps if only MaxSteps is given, else by epochs
+	Strategy optim.Strategy // if empty: by steps if only MaxSteps is given, otherwise by epochs
 	Epochs   float64        // 0 means 3
 	MaxSteps int
-	// Accumulation is the number of batches in a window. RealBatch, if positive, sets it: it is the
-	// number of samples of an optimizer step on all ranks.
+	// Accumulation is the number of batches in a window. RealBatch, if positive, determines it
+	// instead: it is the number of samples per optimizer step on all ranks.
 	Accumulation, RealBatch int
-	// PerBatch counts a step for each batch, not for each window.
+	// PerBatch counts one step per batch instead of per window.
 	PerBatch bool
 }
 
@@ -32,16 +32,16 @@ type Length struct {
 	Goal
 	BatchSize int // of one rank, at least 1
 	Window    int // batches in a window
-	Batches   int // batches of an epoch on this rank, or 0 if unknown
-	PerEpoch  int // steps of an epoch, or 0 if unknown
+	Batches   int // batches per epoch on this rank, or 0 if unknown
+	PerEpoch  int // steps per epoch, or 0 if unknown
 	MaxSteps  int // steps of the run, or 0 if unknown
-	Epochs    int // epochs of the run, counting a part of one
+	Epochs    int // epochs of the run, counting a partial one
 	// ScheduleSteps is the number of steps that a schedule of the run counts.
 	ScheduleSteps int
 }
 
-// NewLength computes the windows of a run. [Length.Count] completes it once the data is split
-// between the ranks.
+// NewLength computes the windows of a run. [Length.Count] completes the Length once the data is
+// split between the ranks.
 func NewLength(g Goal, d Data) (*Length, error) {
 	if g.Strategy == "" {
 		g.Strategy = optim.ByEpochs
@@ -69,8 +69,9 @@ func NewLength(g Goal, d Data) (*Length, error) {
 	return &Length{Goal: g, BatchSize: d.BatchSize, Window: counts.Accumulation, ScheduleSteps: counts.ScheduleSteps}, nil
 }
 
-// Count computes the steps from the number of batches of an epoch on this rank. unknown, if not nil,
-// is the reason why the number is not known. Named says that a schedule needs the number of steps.
+// Count computes the numbers of steps from the number of batches per epoch on this rank. unknown,
+// if not nil, is the reason why that number is not known. named reports whether a schedule needs
+// the number of steps.
 func (l *Length) Count(batches int, unknown error, named bool) error {
 	known, g := unknown == nil, &l.Goal
 	if !known && g.Strategy == optim.ByEpochs && (named || !g.PerBatch && g.Epochs != math.Trunc(g.Epochs)) {
@@ -100,8 +101,8 @@ func (l *Length) Count(batches int, unknown error, named bool) error {
 	return nil
 }
 
-// Epoch returns how often the run has trained on the data after steps, with a fraction. ok is false
-// if the number of batches is unknown.
+// Epoch returns the number of passes over the data after the given steps, with a fraction. ok is
+// false if the number of batches is unknown.
 func (l *Length) Epoch(steps int) (epoch float64, ok bool) {
 	if l.Batches == 0 {
 		return 0, false

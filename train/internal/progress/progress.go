@@ -1,6 +1,7 @@
-// Package progress knows how far a training run is. A [Goal] says how long to train, a [Length]
-// counts that in steps, a [State] is the position of a run with its measurements, and [Intervals]
-// say when to log, evaluate and save. The state is stored as trainer_state.json in a checkpoint.
+// Package progress tracks the progress of a training run. A [Goal] is the requested length, and a
+// [Length] is that length in steps. A [State] is the position of a run with its measurements, and
+// [Intervals] determine when to log, evaluate and save. The state is stored as trainer_state.json
+// in a checkpoint.
 //
 // The package knows no model, no ranks and no weights.
 package progress
@@ -40,8 +41,8 @@ type State struct {
 	TrialParams         map[string]any             `json:"trial_params"`
 }
 
-// Continue takes over the position and the measurements of a saved state. The length, the intervals
-// and the rank stay those of s.
+// Continue copies the position and the measurements of a saved state to s. The length, the
+// intervals and the rank of s do not change.
 func (s *State) Continue(saved *State) {
 	now := *s
 	*s = *saved
@@ -50,33 +51,33 @@ func (s *State) Continue(saved *State) {
 	s.IsLocalProcessZero, s.IsWorldProcessZero = now.IsLocalProcessZero, now.IsWorldProcessZero
 }
 
-// Finished reports whether all steps are taken.
+// Finished reports whether all steps are done.
 func (s *State) Finished() bool { return s.MaxSteps > 0 && s.GlobalStep >= s.MaxSteps }
 
-// Intervals say after how many steps to log, evaluate and save. 0 is the end of each epoch; a
-// negative number is never.
+// Intervals are the numbers of steps between logs, evaluations and checkpoints. 0 means at the
+// end of each epoch, and a negative number never.
 type Intervals struct {
 	Log, Eval, Save int
 	// First logs the first step too.
 	First bool
 }
 
-// LogDue reports whether the step after step steps is logged. Logs at the end of an epoch are not
-// due at a step.
+// LogDue reports whether to log the step that follows step steps. It returns false if logs are
+// due at the end of an epoch.
 func (v *Intervals) LogDue(step int) bool {
 	return v.Log > 0 && (step+1)%v.Log == 0 || step == 0 && v.First
 }
 
-// Best says which evaluation is the best one.
+// Best determines which evaluation is the best one.
 type Best struct {
-	// Metric ranks evaluations. Empty is the loss.
+	// Metric ranks evaluations. If it is empty, the loss does.
 	Metric  string
 	Greater bool // a higher Metric is better
 	// Required makes an evaluation without Metric an error, even if Metric is empty.
 	Required bool
 }
 
-// Judge records in s an evaluation that is the best so far.
+// Judge records an evaluation in s if it is the best so far.
 func (b *Best) Judge(s *State, metrics map[string]float64) error {
 	v, ok := metrics[evaluation.MetricName(b.Metric)]
 	if !ok {
@@ -102,7 +103,7 @@ type Losses struct {
 	steps, all    int
 }
 
-// Restart forgets all losses.
+// Restart resets all sums.
 func (l *Losses) Restart() { *l = Losses{} }
 
 // Add adds the loss of a step.
@@ -111,17 +112,17 @@ func (l *Losses) Add(loss float64) {
 	l.steps, l.all = l.steps+1, l.all+1
 }
 
-// Pending reports whether there are losses since the last call of Recent.
+// Pending reports whether losses were added since the last call of Recent.
 func (l *Losses) Pending() bool { return l.steps > 0 }
 
-// Recent returns the mean since its last call.
+// Recent returns the mean loss since its last call.
 func (l *Losses) Recent() float64 {
 	m := l.recent / float64(l.steps)
 	l.recent, l.steps = 0, 0
 	return m
 }
 
-// Mean returns the mean since the start, or 0 without a step.
+// Mean returns the mean loss since the start, or 0 if there were no steps.
 func (l *Losses) Mean() float64 {
 	if l.all == 0 {
 		return 0

@@ -10,8 +10,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Accumulate moves to the next batch and runs f, without averaging the gradients of modules if the
-// batch does not end its window.
+// Accumulate advances to the next batch and runs f. It does not average the gradients of modules
+// unless the batch ends its window.
 func (r *Rank) Accumulate(ctx context.Context, f func(context.Context) error, modules ...tensor.Module) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -25,7 +25,7 @@ func (r *Rank) Accumulate(ctx context.Context, f func(context.Context) error, mo
 	return r.WithSync(modules, false, func() error { return f(ctx) })
 }
 
-// WithSync runs f with the averaging of the modules' gradients switched on or off.
+// WithSync runs f with averaging of the modules' gradients switched on or off.
 func (r *Rank) WithSync(modules []tensor.Module, sync bool, f func() error) error {
 	if err := r.Group.NoSync(); err != nil && !sync {
 		return err
@@ -88,7 +88,7 @@ func (r *Rank) backward(ctx context.Context, loss *tensor.Tensor, scale float32)
 	return r.Group.Average(ctx, reached)
 }
 
-// overlapped averages gradients while the pass computes those before them.
+// overlapped averages gradients while the pass computes earlier ones.
 func (r *Rank) overlapped(ctx context.Context, loss *tensor.Tensor, scale float32) error {
 	pass, err := r.Group.Begin(ctx, []bool{true})
 	if err != nil {
@@ -98,14 +98,14 @@ func (r *Rank) overlapped(ctx context.Context, loss *tensor.Tensor, scale float3
 		return tensor.Backward(loss, scale)
 	}
 	if err := tensor.BackwardReady(loss, scale, pass.Ready); err != nil {
-		_ = pass.Wait() // the error of the pass says more
+		_ = pass.Wait() // the pass's error is more informative
 		return err
 	}
 	return pass.Finish()
 }
 
 // SettleScale updates the scale after a step in which only some of the optimizers took part,
-// because each has a loss of its own.
+// because each has its own loss.
 func (r *Rank) SettleScale() error {
 	if r.Scaler != nil && r.Scaler.Stepped() {
 		return r.Scaler.Update()
@@ -114,7 +114,7 @@ func (r *Rank) SettleScale() error {
 }
 
 // divisor returns the number that Backward divides a loss by. In a corrected short window it also
-// rescales the gradients that were summed under another divisor, for the modules of the window.
+// rescales the gradients of the window's modules that were summed with another divisor.
 func (r *Rank) divisor() int {
 	s := &r.Position
 	if !r.ShortWindows || !s.Sync || s.Window == 0 || s.Window >= r.Rule.Steps {

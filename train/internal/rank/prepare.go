@@ -16,9 +16,10 @@ import (
 
 var errPrepared = errors.New("is prepared already")
 
-// Prepare adapts things to the run, in place: modules, loaders, and the addresses of variables with
-// optimizers and schedulers. Optimizers come after modules and schedulers last, so that they follow
-// the optimizers of the same call. The error names the argument.
+// Prepare adapts things to the run, in place: modules, loaders, and optimizers and schedulers, of
+// which it takes the addresses of their variables. Optimizers are prepared after modules, and
+// schedulers last, so that they follow the optimizers of the same call. An error names the
+// argument.
 func (r *Rank) Prepare(things ...any) error {
 	for phase := range 3 {
 		for i, x := range things {
@@ -33,7 +34,8 @@ func (r *Rank) Prepare(things ...any) error {
 	return nil
 }
 
-// phaseOf returns when x is prepared: optimizers may need the layout of the modules.
+// phaseOf returns the phase in which x is prepared. Optimizers may need the layout of the
+// modules.
 func phaseOf(x any) int {
 	switch x.(type) {
 	case *optim.Prepared, *optim.Optimizer:
@@ -77,7 +79,7 @@ func (r *Rank) PrepareLoader(l Loader, o data.PrepareOptions) error {
 	return err
 }
 
-// prepareModule gives m rank 0's trainable weights.
+// prepareModule copies rank 0's trainable weights to m.
 func (r *Rank) prepareModule(m tensor.Module) error {
 	if !reflect.TypeOf(m).Comparable() {
 		return errors.New("has no identity: give a pointer")
@@ -110,7 +112,7 @@ func (r *Rank) prepareOptimizer(o *optim.Optimizer) error {
 	return r.adoptOptimizer(p)
 }
 
-// keeper is a strategy that says where optimizers keep their state.
+// keeper is a strategy that determines where optimizers store their state.
 type keeper interface {
 	Keep(*sharded.Optimizer) error
 }

@@ -1,6 +1,6 @@
-// Package rank is one rank's side of a training run. A [Rank] has the rank's connection to the
-// others, its prepared modules, optimizers, schedulers and loaders, the scaler, and its position in
-// an accumulation window. It runs backward passes and decides when gradients are averaged.
+// Package rank is one rank's side of a training run. A [Rank] holds the rank's connection to the
+// others, its prepared modules, optimizers, schedulers and loaders, the scaler, and its position
+// in an accumulation window. It runs backward passes and decides when gradients are averaged.
 //
 // The package reads and writes no files and runs no loop: see runstate and trainer.
 package rank
@@ -23,31 +23,33 @@ import (
 // Options configure a [Rank].
 type Options struct {
 	Comm collective.Comm
-	// Context ends the exchanges of Prepare.
+	// Context cancels the exchanges of Prepare.
 	Context context.Context
 	Rule    accumulation.Rule
-	// Split says how loaders are split between the ranks. New sets its Comm and its Observer.
+	// Split determines how loaders are split between the ranks. New sets its Comm and its
+	// Observer.
 	Split data.PrepareOptions
-	// Scaler scales losses and is given to optimizers. It may be nil.
+	// Scaler scales losses and is passed to optimizers. It may be nil.
 	Scaler *optim.Scaler
-	// FreeSchedulers lets schedulers step on each call, not only with their optimizers.
+	// FreeSchedulers makes schedulers step on each call, not only with their optimizers.
 	FreeSchedulers bool
 	// CountAccumulation counts the calls of schedulers during accumulation.
 	CountAccumulation bool
-	// ShortWindows divides the losses of a window that its loader cut short by its real length.
+	// ShortWindows divides the losses of a window that its loader cut short by the actual number
+	// of batches.
 	ShortWindows bool
-	// Strategy says how ranks share the work. nil is replicas.Replicated.
+	// Strategy determines how ranks share the work. nil means replicas.Replicated.
 	Strategy replicas.Strategy
-	// Sharding splits optimizers between the ranks. nil does not.
+	// Sharding splits optimizers between the ranks. nil does not split them.
 	Sharding *sharded.Options
 }
 
-// Loader is a *data.Loader of any batch.
+// Loader is a *data.Loader with any type of batch.
 type Loader interface {
 	Prepare(data.PrepareOptions) error
 }
 
-// Rank is the state of one rank. It belongs to the rank's goroutine.
+// Rank is the state of one rank. It must be used only by the rank's goroutine.
 type Rank struct {
 	Options
 	Group      replicas.Group
@@ -57,10 +59,10 @@ type Rank struct {
 	Position   accumulation.State
 	Generator  *rng.Generator
 
-	window []tensor.Module // of the Accumulate that runs; none means all
+	window []tensor.Module // of the current Accumulate; none means all
 }
 
-// New makes a rank that has prepared nothing.
+// New returns a Rank that has prepared nothing.
 func New(o Options) *Rank {
 	r := &Rank{Options: o, Group: replicas.Group{Comm: o.Comm, Strategy: o.Strategy}, Generator: rng.New(0)}
 	r.Position.Sync, r.Position.Ended = true, true
@@ -68,8 +70,7 @@ func New(o Options) *Rank {
 	return r
 }
 
-// Free forgets everything that was prepared, drops the gradients, and restarts the count of
-// batches.
+// Free drops everything that was prepared and the gradients, and restarts the count of batches.
 func (r *Rank) Free() {
 	for _, m := range r.Group.Modules {
 		for _, p := range m.Params {
@@ -94,8 +95,8 @@ func (r *Rank) OnMain(f func() error) error {
 	return f()
 }
 
-// Together returns an error on all ranks if any has one: its own, else another rank's. All ranks
-// must call it.
+// Together returns an error on all ranks if any rank has one: the rank's own error, or else
+// another rank's. All ranks must call it.
 func (r *Rank) Together(ctx context.Context, err error) error {
 	if r.Comm.Size() == 1 {
 		return err
@@ -116,7 +117,8 @@ func (r *Rank) Together(ctx context.Context, err error) error {
 	return nil
 }
 
-// SameFolder returns an error on all ranks if some have another folder than rank 0. All ranks must call it.
+// SameFolder returns an error on all ranks if some rank has a different directory from rank 0.
+// All ranks must call it.
 func (r *Rank) SameFolder(ctx context.Context, dir string) error {
 	if r.Comm.Size() == 1 {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Unwrapped returns the optimizer behind a prepared one: a *sharded.Optimizer if it is split.
+// Unwrapped returns the optimizer inside a prepared one: a *sharded.Optimizer if it is split.
 func Unwrapped(o optim.Optimizer) optim.Optimizer {
 	if p, ok := o.(*optim.Prepared); ok {
 		return p.Optimizer
@@ -16,8 +16,8 @@ func Unwrapped(o optim.Optimizer) optim.Optimizer {
 	return o
 }
 
-// ClipNorm limits the p-norm of the gradients of params, and returns it. Where each rank has a part
-// of the gradients, all ranks must call it.
+// ClipNorm limits the p-norm of the gradients of params, and returns the norm before clipping. If
+// each rank has only a part of the gradients, all ranks must call it.
 func (r *Rank) ClipNorm(params []optim.Param, limit, p float64) (float64, error) {
 	if err := optim.CheckLimit(limit); err != nil {
 		return 0, err
@@ -36,8 +36,8 @@ func (r *Rank) ClipNorm(params []optim.Param, limit, p float64) (float64, error)
 	return n, err
 }
 
-// Norm returns the p-norm of the gradients of params. Where each rank has a part of the gradients,
-// all ranks must call it.
+// Norm returns the p-norm of the gradients of params. If each rank has only a part of the
+// gradients, all ranks must call it.
 func (r *Rank) Norm(params []optim.Param, p float64) (float64, error) {
 	own, err := r.shards(params)
 	if err != nil {
@@ -49,7 +49,7 @@ func (r *Rank) Norm(params []optim.Param, p float64) (float64, error) {
 	return sharded.Norm(r.Context, r.Comm, own, p)
 }
 
-// ClipValue limits each gradient of params to ±limit.
+// ClipValue limits each element of the gradients of params to ±limit.
 func (r *Rank) ClipValue(params []optim.Param, limit float64) error {
 	own, err := r.shards(params)
 	if err != nil {
@@ -83,7 +83,8 @@ func (r *Rank) shards(params []optim.Param) ([]optim.Param, error) {
 	return own, nil
 }
 
-// GatherState collects the states of split optimizers, for rank 0 to save. All ranks must call it.
+// GatherState collects the states of split optimizers, for rank 0 to save. All ranks must call
+// it.
 func (r *Rank) GatherState() error {
 	for i, o := range r.Optimizers {
 		if s, ok := o.Optimizer.(*sharded.Optimizer); ok {

@@ -9,9 +9,9 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Join runs f, in which ranks may have different numbers of batches. A rank that has finished takes
-// part in the others' averaging with zeros. In the end it gets the weights of a rank that ran
-// longest.
+// Join runs f, in which ranks may have different numbers of batches. A rank that has finished
+// takes part in the others' averaging with zeros. At the end it takes the weights of a rank that
+// had the most batches.
 func (r *Rank) Join(ctx context.Context, f func(context.Context) error) error {
 	if r.Comm.Size() == 1 {
 		return f(ctx)
@@ -44,7 +44,7 @@ func (r *Rank) Join(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// LocalSGD trains m on every rank separately, and averages its weights over the ranks after each
+// LocalSGD trains m on every rank separately. It averages the weights over the ranks after each
 // steps calls of step, and at the end.
 func (r *Rank) LocalSGD(ctx context.Context, m tensor.Module, steps int, f func(step func() error) error) error {
 	if r.Comm.Size() == 1 {

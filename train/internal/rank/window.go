@@ -14,18 +14,18 @@ import (
 // Window holds the batches of one optimizer step on this rank.
 type Window[B any] struct {
 	Batches []B
-	// Local is the number of items in Batches; Items is the number on all ranks.
+	// Local is the number of items in Batches, and Items the number on all ranks.
 	Local, Items int
 
-	most int // batches of the rank with the most
+	most int // number of batches on the rank with the most
 	r    *Rank
 }
 
 // Most returns the number of batches of the rank with the most.
 func (w *Window[B]) Most() int { return w.most }
 
-// ItemScale returns the factor that, with Backward's division by the steps of a window and the
-// averaging over the ranks, makes a sum over items their mean.
+// ItemScale returns the factor that turns a sum over items into their mean, given that Backward
+// divides by the steps of a window and gradients are averaged over the ranks.
 func (r *Rank) ItemScale(items int) float32 {
 	if items == 0 {
 		return 0
@@ -33,9 +33,9 @@ func (r *Rank) ItemScale(items int) float32 {
 	return float32(r.Rule.Steps*r.Comm.Size()) / float32(items)
 }
 
-// Windows groups batches into windows and counts their items on all ranks. Each rank gets the same
-// number of windows; some windows of a rank may be empty. ready, if not nil, is called with the batches of
-// a window before their items are counted.
+// Windows groups batches into windows and counts their items on all ranks. Each rank gets the
+// same number of windows; some windows of a rank may be empty. ready, if not nil, is called with
+// the batches of a window before their items are counted.
 func Windows[B any](ctx context.Context, r *Rank, batches iter.Seq2[B, error], items func(B) int, ready func(context.Context, []B) error) iter.Seq2[*Window[B], error] {
 	return func(yield func(*Window[B], error) bool) {
 		next, stop := iter.Pull2(batches)
@@ -94,10 +94,10 @@ func (w *Window[B]) count(ctx context.Context) (batches int, err error) {
 }
 
 // Each runs the forward and the backward pass for each batch, so that the gradient is that of the
-// mean over all items. forward returns the losses of some batches, the first one and any number of those behind it.
-// Gradients are averaged over the ranks in the last pass only, or in each pass
-// if the strategy keeps none. A rank with fewer batches takes part in the averaging. Each returns the
-// sum of this rank's losses.
+// mean over all items. forward returns the losses of the first of the given batches and of any
+// number of the batches that follow it. Gradients are averaged over the ranks only in the last
+// pass, or in each pass if the strategy requires that. A rank with fewer batches takes part in
+// the averaging. Each returns the sum of this rank's losses.
 func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, []B) ([]*tensor.Tensor, error)) (float64, error) {
 	r := w.r
 	var modules []tensor.Module
@@ -122,7 +122,7 @@ func (w *Window[B]) Each(ctx context.Context, forward func(context.Context, []B)
 			return total, fmt.Errorf("train: backward: got %d losses of %d batches", len(losses), len(batches))
 		}
 		for _, loss := range losses {
-			if loss.Len() == 1 { // backward reports any other shape
+			if loss.Len() == 1 { // backward rejects any other shape
 				total += float64(loss.Item())
 			}
 			done++

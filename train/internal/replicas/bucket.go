@@ -11,28 +11,29 @@ import (
 // bucketBytes is the size of gradients that are exchanged together, as in torch.
 const bucketBytes = 25 << 20
 
-// inFlight is how many buckets a rank's pass may be ahead where ranks share memory.
+// inFlight is the number of buckets by which a rank's pass may be ahead if ranks share memory.
 const inFlight = 2
 
-// A Bucket holds parameters whose gradients are exchanged together. All ranks have the same ones.
+// A Bucket holds parameters whose gradients are exchanged together. All ranks have the same
+// buckets.
 type Bucket struct {
 	Params []*tensor.Parameter
-	// At is where each parameter begins in the bucket's numbers; Len is their count.
+	// At is the offset of each parameter in the bucket's numbers. Len is the total number.
 	At  []int
 	Len int
 
 	module *Module
 }
 
-// Bounds returns the elements of parameter i that are in lo to hi of the bucket.
+// Bounds returns the range of elements of parameter i that lie in [lo, hi) of the bucket.
 func (b *Bucket) Bounds(i, lo, hi int) (first, last int) {
 	n := b.Params[i].Len()
 	first = min(max(lo-b.At[i], 0), n)
 	return first, max(first, min(hi-b.At[i], n))
 }
 
-// makeBuckets puts the parameters of m into buckets, the last ones first: backward reaches them
-// first.
+// makeBuckets divides the parameters of m into buckets, the last ones first, because backward
+// reaches them first.
 func makeBuckets(m *Module, limit int) []*Bucket {
 	var all []*Bucket
 	var b *Bucket
@@ -40,7 +41,7 @@ func makeBuckets(m *Module, limit int) []*Bucket {
 		p := m.Params[i]
 		n := p.Len()
 		if !p.Trainable {
-			n = 0 // it has no gradient, unless it is made trainable later
+			n = 0 // without a gradient, unless it is made trainable later
 		}
 		if b == nil || b.Len > 0 && 4*(b.Len+n) > limit {
 			b = &Bucket{module: m}
@@ -52,8 +53,9 @@ func makeBuckets(m *Module, limit int) []*Bucket {
 	return all
 }
 
-// A Pass averages the gradients of one backward pass, bucket by bucket, while it goes on. Buckets
-// are exchanged in one order on all ranks. It belongs to the goroutine of the pass.
+// A Pass averages the gradients of one backward pass, bucket by bucket, while the pass runs.
+// Buckets are exchanged in the same order on all ranks. It must be used only by the goroutine of
+// the pass.
 type Pass struct {
 	g       *Group
 	ctx     context.Context
@@ -61,13 +63,13 @@ type Pass struct {
 	buckets []*Bucket
 	missing []int                // by bucket: parameters whose gradient is not complete
 	next    int                  // the first bucket that is not queued
-	handles []*collective.Handle // of those that are
+	handles []*collective.Handle // of the queued buckets
 	of      map[*tensor.Parameter]int
 	reached []bool
 }
 
-// Begin begins to average the gradients of the modules that the pass reaches and that synchronise.
-// It returns nil if there are none. All ranks must call it together.
+// Begin starts to average the gradients of the modules that the pass reaches and that
+// synchronise. It returns nil if there are none. All ranks must call it together.
 func (g *Group) Begin(ctx context.Context, reached []bool) (*Pass, error) {
 	any := false
 	for i, m := range g.Modules {
@@ -97,7 +99,7 @@ func (g *Group) Begin(ctx context.Context, reached []bool) (*Pass, error) {
 	return p, nil
 }
 
-// Ready says that nothing more is added to the gradient of x in this pass.
+// Ready reports to p that the gradient of x is complete in this pass.
 func (p *Pass) Ready(x *tensor.Parameter) {
 	i, ok := p.of[x]
 	if !ok {
@@ -119,11 +121,12 @@ func (p *Pass) launch() {
 	}
 	p.handles = append(p.handles, p.queue.Go(func(collective.Comm) error { return p.g.reduce(p.ctx, b, active, false) }))
 	if n := len(p.handles) - inFlight; n > 0 && p.g.shared() != nil {
-		_ = p.handles[n-1].Wait() // the memory of its gradients is that of the next ones; Finish returns the error
+		_ = p.handles[n-1].Wait() // the memory of its gradients is reused; Finish returns the error
 	}
 }
 
-// Finish exchanges the remaining buckets, waits for all, and gives all ranks the same buffers.
+// Finish exchanges the remaining buckets, waits for all, and copies rank 0's buffers to all
+// ranks.
 func (p *Pass) Finish() error {
 	for p.next < len(p.buckets) {
 		p.launch()
@@ -137,7 +140,7 @@ func (p *Pass) Finish() error {
 	return nil
 }
 
-// Wait waits for the buckets that were begun, as after a failed pass.
+// Wait waits for the buckets whose exchange has begun, as after a failed pass.
 func (p *Pass) Wait() error {
 	if err := p.queue.Wait(); err != nil {
 		return fmt.Errorf("train: gradients: %w", err)
@@ -154,8 +157,9 @@ func (g *Group) Average(ctx context.Context, reached []bool) error {
 	return p.Finish()
 }
 
-// reduce averages a bucket. The ranks first agree which parameters have a gradient on any of them.
-// One without a gradient on this rank counts as zeros. A shadow has only zeros, and keeps nothing.
+// reduce averages a bucket. The ranks first agree on the parameters that have a gradient on any
+// rank. A parameter without one on this rank counts as zeros. A shadow contributes only zeros and
+// keeps nothing.
 func (g *Group) reduce(ctx context.Context, b *Bucket, active, shadow bool) error {
 	has := make([]float32, len(b.Params))
 	for i, p := range b.Params {
@@ -178,7 +182,7 @@ func (g *Group) reduce(ctx context.Context, b *Bucket, active, shadow bool) erro
 	return g.strategy().Reduce(ctx, g, b, some, shadow)
 }
 
-// buffer returns n numbers of scratch memory, which the next call returns again.
+// buffer returns scratch memory for n numbers, which the next call reuses.
 func (g *Group) buffer(n int) []float32 {
 	if cap(g.scratch) < n {
 		g.scratch = make([]float32, n)

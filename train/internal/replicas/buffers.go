@@ -7,7 +7,8 @@ import (
 	"github.com/heftai/heft/internal/collective"
 )
 
-// buffers yields the numbers of p's module that are not trained, such as a batch norm's moments.
+// buffers yields the numbers of p's module that are not trained, such as the moments of a batch
+// norm.
 func (p *Module) buffers() iter.Seq2[string, []float32] {
 	if b, ok := p.Module.(interface {
 		Buffers() iter.Seq2[string, []float32]
@@ -45,8 +46,9 @@ func (p *Module) broadcastBuffers(ctx context.Context, c collective.Comm, root i
 	return nil
 }
 
-// shareBuffers gives all ranks the buffers of rank 0, for the modules that synchronise. While
-// ranks join with different numbers of batches, it takes those of the first rank that has one.
+// shareBuffers copies the buffers of rank 0 to all ranks, for the modules that synchronise. While
+// ranks join with different numbers of batches, it copies those of the first rank that has a
+// batch.
 func (g *Group) shareBuffers(ctx context.Context) error {
 	root := 0
 	if g.Joining {

@@ -1,6 +1,7 @@
-// Package replicas keeps the copies of modules that ranks train on different batches equal: a [Group]
-// starts them with the same weights and buffers, averages their gradients, and gives all ranks rank
-// 0's buffers after each averaged pass. It knows no loop and no optimizer.
+// Package replicas keeps the copies of modules equal that ranks train on different batches. A
+// [Group] initialises them with the same weights and buffers, averages their gradients, and
+// copies rank 0's buffers to all ranks after each averaged pass. The package knows no loop and no
+// optimizer.
 package replicas
 
 import (
@@ -12,8 +13,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// A Module is a prepared module: its parameters, tied ones once, and whether to average their
-// gradients over the ranks.
+// A Module is a prepared module: its parameters, with tied ones only once, and whether to average
+// their gradients over the ranks.
 type Module struct {
 	Module tensor.Module
 	Params []*tensor.Parameter
@@ -22,14 +23,14 @@ type Module struct {
 	buckets []*Bucket
 }
 
-// NewModule lists m's parameters. It fails if one is nil.
+// NewModule returns a Module with m's parameters. It returns an error if one is nil.
 func NewModule(m tensor.Module) (*Module, error) {
 	p := &Module{Module: m, Sync: true}
 	for name, param := range m.Parameters() {
 		if param == nil {
 			return nil, fmt.Errorf("parameter %q is nil", name)
 		}
-		if !slices.Contains(p.Params, param) { // tied ones come under several names
+		if !slices.Contains(p.Params, param) { // tied parameters have several names
 			p.Params = append(p.Params, param)
 		}
 	}
@@ -37,19 +38,19 @@ func NewModule(m tensor.Module) (*Module, error) {
 }
 
 // A Group is one rank's side of the modules that all ranks have prepared in the same order. It
-// belongs to the rank's goroutine. All ranks must call methods with a context together.
+// must be used only by the rank's goroutine. All ranks must call methods with a context together.
 type Group struct {
 	Comm    collective.Comm
 	Modules []*Module
-	// Joining says that ranks may have different numbers of batches; see Roll.
+	// Joining reports whether ranks may have different numbers of batches; see Roll.
 	Joining bool
-	// Strategy is nil for [Replicated].
+	// Strategy is the way in which ranks share the work; nil means [Replicated].
 	Strategy Strategy
 	// BucketBytes is the size of gradients that are exchanged together. 0 means 25 MiB.
 	BucketBytes int
 
 	scratch []float32
-	leader  int // while joining: the rank whose buffers all take
+	leader  int // while joining: the rank whose buffers all ranks take
 }
 
 func (g *Group) strategy() Strategy {
@@ -73,7 +74,7 @@ func (g *Group) Add(m *Module) error {
 	return nil
 }
 
-// Own returns the part of p that this rank steps, or nil if it steps all of it.
+// Own returns the part of p that this rank steps, or nil if it steps all of p.
 func (g *Group) Own(p *tensor.Parameter) *Shard { return g.strategy().Own(p) }
 
 // NoSync returns the strategy's error for passes whose gradients are not averaged.
@@ -96,7 +97,7 @@ func (g *Group) shared() *Shared {
 	return s
 }
 
-// Owner returns the rank that steps p, or -1 if not one rank steps all of it.
+// Owner returns the rank that steps p, or -1 if no single rank steps all of it.
 func (g *Group) Owner(p *tensor.Parameter) int {
 	if s := g.shared(); s != nil && s.shards[p] != nil {
 		return s.owners[p]
@@ -104,11 +105,12 @@ func (g *Group) Owner(p *tensor.Parameter) int {
 	return -1
 }
 
-// Changes reports whether this rank may change the values of p outside of steps: all ranks do, if p is
-// not shared, else the first one for all.
+// Changes reports whether this rank may change the values of p outside of steps. If p is shared,
+// only the first rank may, for all ranks; otherwise all ranks may.
 func (g *Group) Changes(p *tensor.Parameter) bool { return g.Comm.Rank() == 0 || g.Owner(p) < 0 }
 
-// Shares returns an error where ranks share their weights, so that what would make them differ cannot run.
+// Shares returns an error if ranks share their weights. what is the operation that would make the
+// weights differ.
 func (g *Group) Shares(what string) error {
 	if g.shared() == nil || g.Comm.Size() == 1 {
 		return nil
@@ -127,7 +129,7 @@ func (g *Group) Find(m tensor.Module) *Module {
 }
 
 // SetAside removes the gradients of the modules, so that [Group.PutBack] can tell which modules a
-// backward pass reaches. With one module it does nothing: every pass reaches it.
+// backward pass reaches. With one module it does nothing, because every pass reaches it.
 func (g *Group) SetAside() [][][]float32 {
 	if len(g.Modules) < 2 {
 		return nil
@@ -141,7 +143,8 @@ func (g *Group) SetAside() [][][]float32 {
 	return grads
 }
 
-// PutBack undoes SetAside. It reports which modules the pass in between reached.
+// PutBack restores the gradients that SetAside removed. It reports which modules the pass in
+// between reached.
 func (g *Group) PutBack(before [][][]float32) []bool {
 	reached := make([]bool, len(g.Modules))
 	if before == nil {
@@ -167,7 +170,7 @@ func (g *Group) PutBack(before [][][]float32) []bool {
 	return reached
 }
 
-// Roll tells the other ranks whether this one has more batches. It reports whether any rank has.
+// Roll tells the other ranks whether this one has more batches, and reports whether any rank has.
 func (g *Group) Roll(ctx context.Context, active bool) (bool, error) {
 	all, err := collective.AllGather(ctx, g.Comm, active)
 	if err != nil {
@@ -177,7 +180,8 @@ func (g *Group) Roll(ctx context.Context, active bool) (bool, error) {
 	return slices.Contains(all, true), nil
 }
 
-// Shadow takes part in the averaging of other ranks' backward passes, for a rank without a batch.
+// Shadow takes part in the averaging of the other ranks' backward passes, for a rank without a
+// batch.
 func (g *Group) Shadow(ctx context.Context) error {
 	for _, p := range g.Modules {
 		for _, b := range p.buckets {
@@ -192,7 +196,7 @@ func (g *Group) Shadow(ctx context.Context) error {
 	return nil
 }
 
-// Adopt ends a join: all ranks take the weights of a rank that ran longest.
+// Adopt ends a join: all ranks take the weights of a rank that had the most batches.
 func (g *Group) Adopt(ctx context.Context, last bool) error {
 	all, err := collective.AllGather(ctx, g.Comm, last)
 	if err != nil {
@@ -207,8 +211,8 @@ func (g *Group) Adopt(ctx context.Context, last bool) error {
 	return nil
 }
 
-// Equal gives p rank 0's trainable weights and buffers on every rank. It fails if the ranks have
-// different parameters or buffers.
+// Equal copies rank 0's trainable weights and buffers of p to every rank. It returns an error if
+// the ranks have different parameters or buffers.
 func (g *Group) Equal(ctx context.Context, p *Module) error {
 	shapes := [][]int{p.bufferLengths()}
 	for _, param := range p.Params {

@@ -12,9 +12,9 @@ type Shard struct {
 	Param  *tensor.Parameter
 	Lo, Hi int
 
-	whole bool              // parts are whole parameters or nothing
-	mean  *tensor.Parameter // has the averaged gradient of the part
-	from  *tensor.Parameter // whose gradient is acquired
+	whole bool              // parts are whole parameters or empty
+	mean  *tensor.Parameter // holds the averaged gradient of the part
+	from  *tensor.Parameter // the parameter whose gradient is acquired
 }
 
 func newShard(p *tensor.Parameter, lo, hi int) *Shard {
@@ -32,7 +32,7 @@ func (length) Resident() (int, []float32)      { return 0, nil }
 func (length) Acquire(bool) ([]float32, error) { return nil, errLength }
 func (length) Release(bool) error              { return errLength }
 
-// KeepGrad makes s hold the averaged gradient.
+// KeepGrad makes s store the averaged gradient in to.
 func (s *Shard) KeepGrad(to tensor.GradientStorage) { s.mean.KeepGrad(to) }
 
 // add adds a mean to the gradient.
@@ -53,7 +53,7 @@ func (s *Shard) add(mean []float32) error {
 	return s.mean.ReleaseGrad()
 }
 
-// Whole reports whether the parts of all ranks are whole parameters or nothing.
+// Whole reports whether the parts of all ranks are whole parameters or empty.
 func (s *Shard) Whole() bool { return s.whole }
 
 // Of returns the parameter that s is a part of.
@@ -78,8 +78,8 @@ func (s *Shard) Data() []float32 {
 	return nil
 }
 
-// source returns the parameter that has the averaged gradient, or that of this rank's passes if none
-// was averaged.
+// source returns the parameter that holds the averaged gradient, or the gradient of this rank's
+// passes if none was averaged.
 func (s *Shard) source() *tensor.Parameter {
 	if s.mean.HasGrad() {
 		return s.mean
@@ -95,7 +95,7 @@ func (s *Shard) part(p *tensor.Parameter, g []float32) []float32 {
 	return g[s.Lo:s.Hi]
 }
 
-// Grad returns the averaged gradient, or that of this rank's passes if none was averaged.
+// Grad returns the averaged gradient, or the gradient of this rank's passes if none was averaged.
 func (s *Shard) Grad() []float32 {
 	p := s.source()
 	return s.part(p, p.Grad())
@@ -104,7 +104,7 @@ func (s *Shard) Grad() []float32 {
 // HasGrad reports whether there is a gradient, in memory or not.
 func (s *Shard) HasGrad() bool { return s.source().HasGrad() }
 
-// AcquireGrad brings the gradient into memory.
+// AcquireGrad brings the gradient into memory until ReleaseGrad.
 func (s *Shard) AcquireGrad(write bool) ([]float32, error) {
 	s.from = s.source()
 	g, err := s.from.AcquireGrad(write)
@@ -123,7 +123,7 @@ func (s *Shard) ZeroGrad() {
 	s.Param.ZeroGrad()
 }
 
-// Acquire brings the part's values into memory.
+// Acquire brings the part's values into memory until Release.
 func (s *Shard) Acquire(write bool) ([]float32, error) {
 	values, err := s.Param.Acquire(write)
 	if err != nil {

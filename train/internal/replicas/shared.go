@@ -10,10 +10,10 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Shared is the strategy of ranks in one process that have one copy of the weights. Each trainable
-// parameter has an owner, the rank that keeps its averaged gradient and the optimizer's state and steps
-// it. Weights are those of [Replicated] bit by bit: gradients are added in order of rank, and parameters
-// are stepped whole.
+// Shared is the strategy of ranks in one process that have one copy of the weights. Each
+// trainable parameter has an owner: the rank that holds its averaged gradient and the optimizer's
+// state and steps it. Weights have the bits of [Replicated], because gradients are added in order
+// of rank and parameters are stepped whole.
 type Shared struct {
 	shards map[*tensor.Parameter]*Shard
 	owners map[*tensor.Parameter]int
@@ -23,8 +23,8 @@ type Shared struct {
 
 var _ Strategy = (*Shared)(nil)
 
-// share makes the trainable parameters of m those of rank 0, and settles who owns them. It runs before
-// weights are made equal.
+// share makes all ranks use rank 0's trainable parameters of m, and determines their owners. It
+// runs before weights are made equal.
 func (s *Shared) share(ctx context.Context, g *Group, m *Module) error {
 	if s.shards == nil {
 		s.shards, s.owners = map[*tensor.Parameter]*Shard{}, map[*tensor.Parameter]int{}
@@ -60,7 +60,7 @@ func (s *Shared) share(ctx context.Context, g *Group, m *Module) error {
 // Prepare does nothing: see share.
 func (s *Shared) Prepare(*Group, *Module) error { return nil }
 
-// own gives each trainable parameter to the rank that owns least, the largest ones first.
+// own assigns each trainable parameter to the rank that owns least, the largest parameters first.
 func (s *Shared) own(g *Group, m *Module) {
 	var order []*tensor.Parameter
 	for _, p := range m.Params {
@@ -88,8 +88,8 @@ func (s *Shared) own(g *Group, m *Module) {
 	}
 }
 
-// Reduce gives the owner of each parameter the mean of the ranks' gradients. All ranks compute a part of
-// it, in the owner's memory; the others' gradients are dropped.
+// Reduce gives the owner of each parameter the mean of the ranks' gradients. Each rank computes a
+// part of it in the owner's memory. The other ranks' gradients are dropped.
 func (s *Shared) Reduce(ctx context.Context, g *Group, b *Bucket, some []int, shadow bool) error {
 	if shadow {
 		return g.Shares("join")
@@ -124,7 +124,7 @@ func (s *Shared) Reduce(ctx context.Context, g *Group, b *Bucket, some []int, sh
 		x := s.shards[p]
 		if s.owners[p] != g.Comm.Rank() {
 			p.ZeroGrad()
-		} else if x.mean.HasGrad() { // of an earlier pass
+		} else if x.mean.HasGrad() { // from an earlier pass
 			if err := x.add(p.Grad()); err != nil {
 				return err
 			}
@@ -136,8 +136,9 @@ func (s *Shared) Reduce(ctx context.Context, g *Group, b *Bucket, some []int, sh
 	return nil
 }
 
-// meanInto computes elements lo to hi of the mean of the ranks' gradients into that of a rank. A rank
-// without one counts as zeros. The order of rank is that of an all-reduce.
+// meanInto computes elements lo to hi of the mean of the ranks' gradients into one rank's
+// gradient. A rank without a gradient counts as zeros. Gradients are added in order of rank, as
+// in an all-reduce.
 func meanInto(dst []float32, ranks [][]float32, lo, hi int) {
 	var sum [2048]float32
 	for ; lo < hi; lo += len(sum) {
@@ -163,7 +164,7 @@ func meanInto(dst []float32, ranks [][]float32, lo, hi int) {
 	}
 }
 
-// Own returns the whole of p for its owner, else nothing of it.
+// Own returns all of p for its owner, and an empty part for other ranks.
 func (s *Shared) Own(p *tensor.Parameter) *Shard { return s.shards[p] }
 
 // Stepped waits until all ranks have stepped.

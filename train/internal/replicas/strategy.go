@@ -8,23 +8,24 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// A Strategy says how ranks share the work of training: what happens to the gradients of a bucket,
-// and which part of a parameter a rank steps. It belongs to one rank.
+// A Strategy determines how ranks share the work of training: what happens to the gradients of a
+// bucket, and which part of a parameter a rank steps. Each rank has its own Strategy.
 type Strategy interface {
 	// Prepare lays out a module whose weights are equal on all ranks.
 	Prepare(g *Group, m *Module) error
 	// Reduce averages the gradients of b's parameters with the indices in some, which are the same
 	// on all ranks. A shadow takes part with zeros and keeps no gradient.
 	Reduce(ctx context.Context, g *Group, b *Bucket, some []int, shadow bool) error
-	// Own returns the part of p that this rank steps, or nil if it steps all of it.
+	// Own returns the part of p that this rank steps, or nil if it steps all of p.
 	Own(p *tensor.Parameter) *Shard
-	// Stepped makes the weights equal after a step of the own parts.
+	// Stepped makes the weights equal after ranks have stepped their parts.
 	Stepped(ctx context.Context, g *Group) error
-	// NoSync returns the error of a pass whose gradients are not averaged, if there may be none.
+	// NoSync returns an error if the strategy does not support passes whose gradients are not
+	// averaged.
 	NoSync() error
 }
 
-// Replicated is the strategy of torch's DistributedDataParallel: each rank has everything.
+// Replicated is the strategy of torch's DistributedDataParallel: each rank holds everything.
 type Replicated struct{}
 
 var _ Strategy = Replicated{}
@@ -34,7 +35,7 @@ func (Replicated) Own(*tensor.Parameter) *Shard          { return nil }
 func (Replicated) Stepped(context.Context, *Group) error { return nil }
 func (Replicated) NoSync() error                         { return nil }
 
-// Reduce averages the gradients on all ranks. A single one is averaged where it is.
+// Reduce averages the gradients on all ranks. A single gradient is averaged in place.
 func (Replicated) Reduce(ctx context.Context, g *Group, b *Bucket, some []int, shadow bool) error {
 	if len(some) == 1 && !shadow {
 		return collective.AllReduce(ctx, g.Comm, collective.Mean, gradient(b.Params[some[0]]))
@@ -78,11 +79,12 @@ func gradient(p *tensor.Parameter) []float32 {
 	return p.Grad()
 }
 
-// Sharded is the strategy of ZeRO: a rank has the whole weights, and a part of the averaged
-// gradients and of the optimizer's state. Parts are those of the buckets.
+// Sharded is the strategy of ZeRO: a rank holds all weights, and a part of the averaged gradients
+// and of the optimizer's state. Parts follow the buckets.
 type Sharded struct {
-	// Free drops the gradients of a pass when their bucket was averaged, and so forbids passes that
-	// keep them: ZeRO's stage 2. Stage 1 reuses their memory.
+	// Free drops the gradients of a pass once their bucket is averaged, as in ZeRO's stage 2.
+	// Passes whose gradients are not averaged are then not supported. Otherwise, as in stage 1,
+	// the memory of gradients is reused.
 	Free bool
 
 	shards map[*tensor.Parameter]*Shard
@@ -107,7 +109,7 @@ func (s *Sharded) Prepare(g *Group, m *Module) error {
 	return nil
 }
 
-// Reduce gives this rank the mean of its part, and adds it to the shards' gradients.
+// Reduce computes the mean of this rank's part, and adds it to the shards' gradients.
 func (s *Sharded) Reduce(ctx context.Context, g *Group, b *Bucket, some []int, shadow bool) error {
 	flat := g.buffer(b.Len)
 	clear(flat)
@@ -190,7 +192,7 @@ func (s *Sharded) spread(ctx context.Context, g *Group, b *Bucket) error {
 	return nil
 }
 
-// NoSync is an error in stage 2.
+// NoSync returns an error in stage 2.
 func (s *Sharded) NoSync() error {
 	if s.Free {
 		return ErrNoSync
@@ -198,5 +200,5 @@ func (s *Sharded) NoSync() error {
 	return nil
 }
 
-// ErrNoSync says that a strategy cannot keep the gradients of a pass on their rank.
+// ErrNoSync means that a strategy does not support passes whose gradients stay on their rank.
 var ErrNoSync = fmt.Errorf("train: this plugin averages the gradients of each backward pass, so NoSync is not supported: use TorchDDPPlugin or LowLevelZeroPlugin with Stage 1, or accumulate averaged gradients")

@@ -26,7 +26,7 @@ func (s *Store) read(dir string) (*checkpoint.Reading, error) {
 		}
 	}
 	r := &checkpoint.Reading{Dir: dir}
-	// Optimizers are changed first: they may report only then that a state does not fit.
+	// Change optimizers first, because they may detect only then that a state does not fit.
 	for _, read := range []func(*checkpoint.Reading) error{s.readOptimizers, s.readOthers, s.readModules, s.readOwn} {
 		if err := read(r); err != nil {
 			return nil, err
@@ -35,8 +35,8 @@ func (s *Store) read(dir string) (*checkpoint.Reading, error) {
 	return r, nil
 }
 
-// Readable splits arrays of a checkpoint into those that r reads and the names of those that
-// rank 0 reads for all ranks, as they share them.
+// Readable splits the arrays of a checkpoint into those that r reads and the names of those that
+// rank 0 reads for all ranks, because they share them.
 func Readable(r *rank.Rank, arrays []checkpoint.Array) (mine []checkpoint.Array, others []string) {
 	for _, x := range arrays {
 		if x.Param != nil && !r.Group.Changes(x.Param) {
@@ -119,8 +119,8 @@ func (s *Store) readOthers(r *checkpoint.Reading) error {
 	return nil
 }
 
-// readOwn reads this rank's own state. In a world larger than the one that saved, the additional
-// ranks begin with generators of their own, as in Accelerate.
+// readOwn reads this rank's own state. If there are more ranks than when the checkpoint was
+// saved, the additional ranks start with new generators, as in Accelerate.
 func (s *Store) readOwn(r *checkpoint.Reading) error {
 	first, err := checkpoint.ReadJSON[ownState](r, checkpoint.RankFile(0))
 	if err != nil {
@@ -166,8 +166,9 @@ func (s *Store) readOwn(r *checkpoint.Reading) error {
 	return nil
 }
 
-// readAdditional reads for a rank that did not exist when the checkpoint was saved. It takes rank
-// 0's place in the accumulation window, or the ranks would end their windows at different batches.
+// readAdditional reads for a rank that did not exist when the checkpoint was saved. The rank
+// takes rank 0's place in the accumulation window; otherwise ranks would end their windows at
+// different batches.
 func (s *Store) readAdditional(r *checkpoint.Reading, first ownState, loaders []data.LoaderPosition) error {
 	if first.Ranks == 0 {
 		s.Warn("the checkpoint has no state of this rank's generator", "file", checkpoint.RankFile(s.Rank.Comm.Rank()))
@@ -184,7 +185,7 @@ func (s *Store) readAdditional(r *checkpoint.Reading, first ownState, loaders []
 	return nil
 }
 
-// warnResized says what a world of another size changes.
+// warnResized warns about the effects of a different number of ranks.
 func (s *Store) warnResized(saved, now int) {
 	lost := "none"
 	if now < saved {
@@ -204,8 +205,8 @@ func (s *Store) warnResized(saved, now int) {
 		"saved_by", saved, "ranks", now, "not_used", lost, "loaders", loaders)
 }
 
-// resized returns the positions at which loaders of a world of now ranks continue after those of
-// saved ranks. Where the batches taken are not a multiple of now, some samples repeat.
+// resized returns the positions at which loaders of now ranks continue after those of saved
+// ranks. If the number of batches taken is not a multiple of now, some samples repeat.
 func (s *Store) resized(positions []data.LoaderPosition, saved, now int) []data.LoaderPosition {
 	if s.SplitBatches { // a batch is that of all ranks together
 		return positions

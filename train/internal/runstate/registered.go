@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// Stateful is an object that defines what checkpoints save of it: train.Stateful.
+// Stateful is an object that defines its state in checkpoints: train.Stateful.
 type Stateful interface {
 	StateDict() (any, error)
 	LoadStateDict(state []byte) error
 }
 
-// Register adds objects to checkpoints, in order. Each must be a [Stateful] or a pointer to a value
-// with a JSON form. If any is not, none is added, and the error names all of those.
+// Register adds objects to checkpoints, in order. Each must be a [Stateful] or a pointer to a
+// value with a JSON encoding. If any is not, Register adds none and returns an error that names
+// all of those.
 func (s *Store) Register(objects ...any) error {
 	var all []Stateful
 	var wrong []string

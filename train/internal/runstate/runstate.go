@@ -1,7 +1,7 @@
-// Package runstate saves and restores the state of a training run: the weights of prepared modules,
-// optimizers, schedulers, the scaler, registered objects, and for each rank its generator, its
-// position in an accumulation window and the positions of its loaders. A [Store] does so for one
-// rank. Package checkpoint has the formats of the files.
+// Package runstate saves and restores the state of a training run: the weights of prepared
+// modules, optimizers, schedulers, the scaler and registered objects, and for each rank its
+// random generator, its position in an accumulation window and the positions of its loaders. A
+// [Store] does so for one rank. Package checkpoint implements the file formats.
 package runstate
 
 import (
@@ -18,27 +18,27 @@ import (
 	"github.com/heftai/heft/train/internal/rank"
 )
 
-// ErrExists says that the next automatically named checkpoint exists.
+// ErrExists means that the next automatically named checkpoint exists already.
 var ErrExists = errors.New("the checkpoint exists; set the iteration to continue with")
 
-// ErrNone says that there is no checkpoint.
+// ErrNone means that there is no checkpoint.
 var ErrNone = errors.New("no such checkpoint")
 
 var errNoFolder = errors.New("neither a folder nor automatic naming")
 
-// Hook is called with the folder of a checkpoint, while it is written or before it is read.
+// Hook is called with the directory of a checkpoint, while it is written or before it is read.
 type Hook = func(dir string) error
 
-// Store saves and restores the state of one rank. It belongs to the rank's goroutine.
+// Store saves and restores the state of one rank. It must be used only by the rank's goroutine.
 type Store struct {
 	Rank *rank.Rank
-	// Naming names checkpoints automatically. Nil does not.
+	// Naming names checkpoints automatically. If it is nil, callers name them.
 	Naming *Naming
-	// SkipFrozen leaves out parameters that do not train.
+	// SkipFrozen omits parameters that are not trained.
 	SkipFrozen bool
-	// RestoreLoaders lets Load restore the positions of loaders.
+	// RestoreLoaders makes Load restore the positions of loaders.
 	RestoreLoaders bool
-	// SplitBatches says that loaders split each batch between the ranks.
+	// SplitBatches reports whether loaders split each batch between the ranks.
 	SplitBatches bool
 	// PendingGradients saves the gradients of an unfinished window.
 	PendingGradients bool
@@ -46,8 +46,8 @@ type Store struct {
 	Warn func(message string, args ...any)
 
 	SaveHooks, LoadHooks []Hook
-	// BeforeChange, if not nil, is called before each change to the disk. Its error ends the
-	// writing there, as a crash would. Tests use it.
+	// BeforeChange, if not nil, is called before each change to the disk. If it returns an error,
+	// writing stops there, as after a crash. Tests use it.
 	BeforeChange func(change string) error
 
 	registered []Stateful
@@ -56,7 +56,7 @@ type Store struct {
 // Naming names checkpoints Dir/checkpoint_N.
 type Naming struct {
 	Dir string
-	// Limit is how many checkpoints are kept. 0 keeps all.
+	// Limit is the number of checkpoints to keep. 0 keeps all.
 	Limit int
 }
 
@@ -72,8 +72,8 @@ func Latest(dir string) (string, error) {
 	return filepath.Join(dir, names[len(names)-1]), nil
 }
 
-// Save writes a checkpoint to dir or, with Naming, to the folder of number iteration. It returns the
-// folder. All ranks must call it.
+// Save writes a checkpoint to dir or, with Naming, to the directory for number iteration. It
+// returns the directory. All ranks must call it.
 func (s *Store) Save(ctx context.Context, dir string, iteration int) (string, error) {
 	f, err := s.begin(ctx, dir, iteration)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Store) Save(ctx context.Context, dir string, iteration int) (string, er
 	return f.Target, nil
 }
 
-// SaveWith is Save with a hook for this checkpoint alone.
+// SaveWith is Save with a hook for this checkpoint only.
 func (s *Store) SaveWith(ctx context.Context, dir string, hook Hook) error {
 	n := len(s.SaveHooks)
 	s.SaveHooks = append(s.SaveHooks, hook)
@@ -122,7 +122,7 @@ func (s *Store) RemoveOld(ctx context.Context) error {
 	}))
 }
 
-// begin determines the folder to write to, and creates it on rank 0.
+// begin determines the directory to write to, and creates it on rank 0.
 func (s *Store) begin(ctx context.Context, dir string, iteration int) (*checkpoint.Folder, error) {
 	var err error
 	switch {
@@ -143,9 +143,9 @@ func (s *Store) begin(ctx context.Context, dir string, iteration int) (*checkpoi
 	return f, s.Rank.Together(ctx, s.Rank.OnMain(func() error { return f.Begin(checkpoint.RankFile(0)) }))
 }
 
-// Load restores the checkpoint in dir or, with Naming and an empty dir, the latest one that can be
-// read. It returns the folder. If a file is missing or malformed, or the state of the first optimizer
-// does not fit, it fails and changes nothing. All ranks must call it.
+// Load restores the checkpoint in dir or, with Naming and an empty dir, the latest readable one.
+// It returns the directory. If a file is missing or malformed, or the state of the first
+// optimizer does not fit, it returns an error and changes nothing. All ranks must call it.
 func (s *Store) Load(ctx context.Context, dir string) (string, error) {
 	from := dir
 	switch {
@@ -179,10 +179,10 @@ func (s *Store) Load(ctx context.Context, dir string) (string, error) {
 	return dir, s.Rank.Together(ctx, r.Apply())
 }
 
-// LoadNewest restores the last of the checkpoints that can be read: names are folders of dir, as
-// rank 0 knows them. It warns of those that it passes over. If none can be read it returns the error
-// of the last one, or [ErrNone] if there are no names, and changes nothing. Also, if not nil, reads
-// further files of a checkpoint. All ranks must call it.
+// LoadNewest restores the last readable checkpoint. names are directories in dir, as rank 0 knows
+// them. It warns of checkpoints that it skips. If none is readable it changes nothing and returns
+// the error of the last one, or [ErrNone] if there are no names. also, if not nil, reads further
+// files of a checkpoint. All ranks must call it.
 func (s *Store) LoadNewest(ctx context.Context, dir string, names []string, also func(dir string) error) (string, error) {
 	all, err := collective.AllGather(ctx, s.Rank.Comm, names)
 	if err != nil {
@@ -201,8 +201,8 @@ func (s *Store) LoadNewest(ctx context.Context, dir string, names []string, also
 	return path, err
 }
 
-// newest reads the last of the checkpoints that can be read, and changes nothing. It returns the errors of those after
-// it. The reading is nil if none can be read.
+// newest reads the last readable checkpoint, and changes nothing. It also returns the errors of
+// the later checkpoints. The reading is nil if none is readable.
 func (s *Store) newest(ctx context.Context, dir string, names []string, also func(dir string) error) (path string, r *checkpoint.Reading, damaged []error) {
 	for _, name := range slices.Backward(names) {
 		path := filepath.Join(dir, name)
@@ -222,8 +222,9 @@ func noOlder(dir string) string {
 	return "no older checkpoint in " + dir + " can be read: start again without resuming"
 }
 
-// WayOut says which checkpoint to take where another one in dir cannot be read: names are the older ones, as rank 0
-// knows them. Also is as in LoadNewest. All ranks must call it.
+// WayOut returns advice on which checkpoint to load when another one in dir is not readable.
+// names are the older ones, as rank 0 knows them. also is as for LoadNewest. All ranks must call
+// it.
 func (s *Store) WayOut(ctx context.Context, dir string, names []string, also func(dir string) error) string {
 	all, err := collective.AllGather(ctx, s.Rank.Comm, names)
 	if err != nil {
@@ -235,7 +236,7 @@ func (s *Store) WayOut(ctx context.Context, dir string, names []string, also fun
 	return noOlder(dir)
 }
 
-// warnDamaged says why checkpoints were passed over for another one.
+// warnDamaged warns of the checkpoints that were skipped, and why.
 func (s *Store) warnDamaged(damaged []error, taken string) {
 	for _, err := range damaged {
 		if s.Rank.IsMain() {
@@ -244,7 +245,7 @@ func (s *Store) warnDamaged(damaged []error, taken string) {
 	}
 }
 
-// LoadModules restores the weights of the modules only. All ranks must call it.
+// LoadModules restores only the weights of the modules. All ranks must call it.
 func (s *Store) LoadModules(ctx context.Context, dir string) error {
 	r := &checkpoint.Reading{Dir: dir}
 	if err := s.Rank.Together(ctx, s.readModules(r)); err != nil {

@@ -8,14 +8,16 @@ import (
 	"github.com/heftai/heft/train/internal/replicas"
 )
 
-// ownState is what each rank saves for itself.
+// ownState is the state that each rank saves for itself.
 type ownState struct {
-	// Step is the number of batches since the last end of a loader, Accelerate's "step". Window is
-	// the number of batches since the last step. Ended says that the last batch ended a window.
+	// Step is the number of batches since the last end of a loader, which is Accelerate's "step".
+	// Window is the number of batches since the last optimizer step. Ended reports whether the
+	// last batch ended a window.
 	Step   int  `json:"step"`
 	Window int  `json:"window"`
 	Ended  bool `json:"window_ended"`
-	// Ranks is the number of ranks that saved. 0 is unknown: older checkpoints do not say it.
+	// Ranks is the number of ranks that saved. 0 means unknown: older checkpoints do not store
+	// it.
 	Ranks int `json:"ranks,omitempty"`
 	// Generator is the state of the rank's generator.
 	Generator []byte `json:"generator"`
@@ -32,7 +34,8 @@ type positioned interface {
 // write writes this rank's files.
 func (s *Store) write(f *checkpoint.Folder) error {
 	err := s.writeOwn(f)
-	// Even after an error this rank takes part in gathering the weights: the others wait for it.
+	// Even after an error this rank takes part in gathering the weights, because the others wait
+	// for it.
 	if e := s.writeModules(f, err == nil && s.Rank.IsMain()); err == nil {
 		err = e
 	}
@@ -133,7 +136,7 @@ func (s *Store) writeShared(f *checkpoint.Folder) error {
 	return nil
 }
 
-// arrays returns the arrays of a module, tied ones once.
+// arrays returns the arrays of a module, with tied ones only once.
 func (s *Store) arrays(m *replicas.Module) []checkpoint.Array {
 	return checkpoint.Arrays(m.Module, s.SkipFrozen)
 }

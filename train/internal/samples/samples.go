@@ -1,9 +1,10 @@
-// Package samples keeps samples of a data set in a file, so that they are neither made again nor held in
-// memory.
+// Package samples stores the samples of a data set in a file, so that they need not be made again
+// or held in memory.
 //
-// A [Writer] appends samples. A [File] reads them by number, and has been checked as a whole, unless this process wrote it: [Open] fails if
-// a byte has changed, if the file is not complete, or if it was made from something else, which its key says.
-// The package knows no samples, only a [Codec] of them.
+// A [Writer] appends samples, and a [File] reads them by index. [Open] checks the whole file. It
+// returns an error if a byte has changed, if the file is incomplete, or if its key differs, which
+// means that it was made from something else. [OpenWritten] skips the check for a file that this
+// process wrote. The package knows samples only through a [Codec].
 package samples
 
 import (
@@ -25,9 +26,9 @@ type Codec[S any] interface {
 	Decode(b []byte) (S, error)
 }
 
-// A file is the magic, the length of the key, the key, the samples, the offset behind each sample from the
-// first one on, the info, and a footer: the number of samples, the length of the info, and a checksum of all
-// before it.
+// A file consists of the magic, the length of the key, the key, the samples, the offset of the
+// end of each sample, the info, and a footer: the number of samples, the length of the info, and
+// a checksum of all bytes before it.
 const (
 	magic      = "heft samples 1\n"
 	footerSize = 8 + 8 + 4
@@ -35,7 +36,7 @@ const (
 
 var table = crc32.MakeTable(crc32.Castagnoli)
 
-// Writer writes a file. It has eight bytes of each sample in memory.
+// Writer writes a file. It holds eight bytes of each sample in memory.
 type Writer[S any] struct {
 	file  *atomicfile.File
 	out   *bufio.Writer
@@ -45,7 +46,7 @@ type Writer[S any] struct {
 	b     []byte
 }
 
-// Create begins a file that replaces the one at path when it is committed.
+// Create starts a file that replaces the one at path when it is committed.
 func Create[S any](path, key string, c Codec[S]) (*Writer[S], error) {
 	f, err := atomicfile.Create(path)
 	if err != nil {
@@ -79,7 +80,7 @@ func (w *Writer[S]) Add(s S) error {
 	return nil
 }
 
-// Commit ends the file with info, and gives it its name.
+// Commit completes the file with info and renames it to its path.
 func (w *Writer[S]) Commit(info []byte) error {
 	defer w.Discard()
 	var b [8]byte
@@ -103,10 +104,10 @@ func (w *Writer[S]) Commit(info []byte) error {
 	return nil
 }
 
-// Discard removes the file, unless it was committed.
+// Discard removes the file unless it was committed.
 func (w *Writer[S]) Discard() { w.file.Discard() }
 
-// File is a file of samples. Several goroutines may read it.
+// File is a file of samples. It is safe for concurrent use.
 type File[S any] struct {
 	Info []byte
 
@@ -117,16 +118,16 @@ type File[S any] struct {
 }
 
 var (
-	// ErrDamaged is returned for a file that is not what was written.
+	// ErrDamaged means that a file has changed since it was written.
 	ErrDamaged = errors.New("the file is damaged")
-	// ErrOther is returned for a file with another key.
+	// ErrOther means that a file has another key.
 	ErrOther = errors.New("the file was made from something else")
 )
 
-// Open opens a file and reads it once, to check it.
+// Open opens a file and reads it once to check it.
 func Open[S any](path, key string, c Codec[S]) (*File[S], error) { return open(path, key, c, true) }
 
-// OpenWritten opens a file that this process has just written, without reading it to check it.
+// OpenWritten opens a file that this process has just written, without checking it.
 func OpenWritten[S any](path, key string, c Codec[S]) (*File[S], error) {
 	return open(path, key, c, false)
 }
@@ -144,7 +145,7 @@ func open[S any](path, key string, c Codec[S], whole bool) (*File[S], error) {
 	return r, nil
 }
 
-// check reads where the parts of the file are, and with whole checks all bytes.
+// check finds the parts of the file. If whole is set, it checks all bytes.
 func (r *File[S]) check(key string, whole bool) error {
 	info, err := r.f.Stat()
 	if err != nil {
@@ -196,7 +197,7 @@ func (r *File[S]) At(i int) (s S, err error) {
 	if i < 0 || i >= r.count {
 		return s, fmt.Errorf("samples: got sample %d, want 0 to %d", i, r.count-1)
 	}
-	var b [16]byte // the ends of the sample before and of this one
+	var b [16]byte // the ends of the previous sample and of this one
 	at, from := r.index+8*int64(i-1), b[:]
 	if i == 0 {
 		at, from = r.index, b[8:]

@@ -1,4 +1,5 @@
-// Package sharded steps an optimizer of which each rank has a part: the state and the steps of ZeRO.
+// Package sharded splits an optimizer between ranks, as ZeRO does: each rank holds a part of the
+// state and steps a part of the parameters.
 package sharded
 
 import (
@@ -16,7 +17,7 @@ import (
 
 // Options configure an [Optimizer].
 type Options struct {
-	// MaxNorm limits the norm of the gradients before a step. 0 does not.
+	// MaxNorm limits the norm of the gradients before a step. 0 means no limit.
 	MaxNorm float64
 	// SkipOverflow skips a step if a gradient of any rank is infinite or NaN.
 	SkipOverflow bool
@@ -24,8 +25,8 @@ type Options struct {
 	ZeroAfterStep bool
 }
 
-// Optimizer steps this rank's shards and then makes the weights equal. Step, Gather and Norm are
-// calls that all ranks make together. It belongs to the rank's goroutine.
+// Optimizer steps this rank's shards and then makes the weights equal. All ranks must call Step,
+// Gather and Norm together. It must be used only by the rank's goroutine.
 type Optimizer struct {
 	optim.Optimizer
 	Options
@@ -35,9 +36,9 @@ type Optimizer struct {
 	shards   []*replicas.Shard
 	gathered *optim.OptimizerState
 	skipped  bool
-	clipped  bool // for a step that failed since
+	clipped  bool // for a step that has failed since
 	norm     float64
-	whole    []map[string]optim.Pieces // of the last Gather of state outside memory
+	whole    []map[string]optim.Pieces // of the last Gather, of state outside memory
 }
 
 // replaceable is an optimizer whose parameters can be replaced by their shards.
@@ -46,9 +47,9 @@ type replaceable interface {
 	Replace(func(optim.Param) (optim.Param, error)) error
 }
 
-// New makes o step this rank's part of its parameters only. It fails if o is not made by package
-// optim, has stepped, or has parameters of modules that are not prepared. Without shards it changes
-// nothing, and the result still applies the options.
+// New makes o step only this rank's part of its parameters. It returns an error if o is not from
+// package optim, has stepped already, or has parameters of modules that are not prepared. If
+// there are no shards it does not change o, but the result still applies the options.
 func New(ctx context.Context, g *replicas.Group, o optim.Optimizer, options Options) (*Optimizer, error) {
 	s := &Optimizer{Optimizer: o, Options: options, ctx: ctx, group: g}
 	r, ok := o.(replaceable)
@@ -70,9 +71,9 @@ func New(ctx context.Context, g *replicas.Group, o optim.Optimizer, options Opti
 	return s, err
 }
 
-// Step clips the gradients, steps this rank's shards and copies all ranks' shards to all of them.
-// On overflow it skips the step on all ranks. After an error of an optimizer that keeps its state
-// outside memory, the next Step continues.
+// Step clips the gradients, steps this rank's shards and copies all ranks' shards to all ranks.
+// On overflow it skips the step on all ranks. After an error of an optimizer that stores its
+// state outside memory, the next Step continues.
 func (s *Optimizer) Step() error {
 	if !s.clipped {
 		s.skipped = false
@@ -100,13 +101,13 @@ func (s *Optimizer) Step() error {
 	return nil
 }
 
-// ZeroGrad drops the gradients, and with them what is left of a step that failed.
+// ZeroGrad drops the gradients, and the rest of a step that failed.
 func (s *Optimizer) ZeroGrad() {
 	s.clipped = false
 	s.Optimizer.ZeroGrad()
 }
 
-// keeps returns the optimizer if it keeps its state outside memory.
+// keeps returns the optimizer if it stores its state outside memory, or nil.
 func (s *Optimizer) keeps() *optim.Descent {
 	if d, ok := s.Optimizer.(*optim.Descent); ok && d.KeepsState() {
 		return d
@@ -114,10 +115,10 @@ func (s *Optimizer) keeps() *optim.Descent {
 	return nil
 }
 
-// Shards returns this rank's parts in the order of the optimizer's parameters.
+// Shards returns this rank's parts, in the order of the optimizer's parameters.
 func (s *Optimizer) Shards() []*replicas.Shard { return s.shards }
 
-// clip measures the gradients of all ranks, and limits or skips.
+// clip measures the gradients of all ranks, then clips them or skips the step.
 func (s *Optimizer) clip() error {
 	params := s.params()
 	n, err := Norm(s.ctx, s.group.Comm, params, 2)
@@ -140,7 +141,7 @@ func (s *Optimizer) params() []optim.Param {
 	return all
 }
 
-// Whole reports whether each rank steps whole parameters or nothing of them.
+// Whole reports whether the parts of each rank are whole parameters or empty.
 func (s *Optimizer) Whole() bool { return whole(s.params()) }
 
 // StepWasSkipped reports whether the last step was skipped because of an overflow.
@@ -193,7 +194,7 @@ func Norm(ctx context.Context, c collective.Comm, shards []optim.Param, p float6
 	return float64(float32(total)), nil
 }
 
-// whole reports whether each rank has whole parameters or nothing of them.
+// whole reports whether the parts of each rank are whole parameters or empty.
 func whole(shards []optim.Param) bool {
 	if len(shards) == 0 {
 		return false
@@ -206,8 +207,8 @@ func whole(shards []optim.Param) bool {
 	return true
 }
 
-// wholeNorm is Norm where each gradient is on one rank. The result is that of one rank with all of them,
-// bit by bit.
+// wholeNorm is Norm for gradients that are each on one rank. The result has the bits of the norm
+// on one rank that holds all gradients.
 func wholeNorm(ctx context.Context, c collective.Comm, shards []optim.Param, p float64) (float64, error) {
 	norms, err := optim.GradNorms(shards, p)
 	if c.Size() > 1 && err == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/train/optim"
 )
 
-// Gather collects the whole state for the next [Optimizer.State], on all ranks.
+// Gather collects the whole state on all ranks, for the next call of [Optimizer.State].
 func (s *Optimizer) Gather() error {
 	state := s.Optimizer.(optim.Stateful).State()
 	if s.group.Comm.Size() == 1 {
@@ -28,7 +28,7 @@ func (s *Optimizer) Gather() error {
 		for name, part := range state.Params[i].Slots {
 			whole[name] = part
 		}
-		// A rank without a part of this parameter has no slots of it, or empty ones.
+		// A rank without a part of this parameter has no slots for it, or empty ones.
 		all, err := collective.AllGather(s.ctx, s.group.Comm, shardState{x.Lo, state.Params[i].Step, whole})
 		if err != nil {
 			return fmt.Errorf("train: state of the optimizer: %w", err)
@@ -39,8 +39,8 @@ func (s *Optimizer) Gather() error {
 	return nil
 }
 
-// gatherWhole is Gather for ranks in one process: each gets the memory of the rank that has the state of a
-// parameter. No rank may step before the state was used.
+// gatherWhole is Gather for ranks in one process: each rank gets the memory of the rank that
+// holds the state of a parameter. No rank may step before the state was used.
 func (s *Optimizer) gatherWhole(state optim.OptimizerState) error {
 	all, err := collective.Exchange(s.ctx, s.group.Comm, state.Params)
 	if err != nil {
@@ -55,8 +55,8 @@ func (s *Optimizer) gatherWhole(state optim.OptimizerState) error {
 	return collective.Settle(s.group.Comm)
 }
 
-// gatherKept is Gather for state outside memory, where rank 0 puts the whole state too. The ranks
-// exchange one piece of a slot at a time.
+// gatherKept is Gather for state outside memory. Rank 0 stores the whole state outside memory
+// too. The ranks exchange one piece of a slot at a time.
 func (s *Optimizer) gatherKept(d *optim.Descent, state optim.OptimizerState) error {
 	if s.whole == nil {
 		s.whole = make([]map[string]optim.Pieces, len(s.shards))
@@ -72,7 +72,7 @@ func (s *Optimizer) gatherKept(d *optim.Descent, state optim.OptimizerState) err
 	return nil
 }
 
-// keptState says what a rank has of a parameter: its pieces by slot.
+// keptState describes a rank's state of a parameter: its pieces by slot.
 type keptState struct {
 	Lo     int
 	Step   int64
@@ -116,13 +116,14 @@ func (s *Optimizer) gatherParam(d *optim.Descent, i int, own optim.ParamState) (
 	return out, nil
 }
 
-// piece is a piece of a slot and the index of its first element in the whole.
+// piece is a piece of a slot with the index of its first element in the whole slot.
 type piece struct {
 	At     int
 	Values []float32
 }
 
-// gatherPiece exchanges piece k of a slot, which rank 0 puts into whole. It returns its length.
+// gatherPiece exchanges piece k of a slot, which rank 0 stores in whole. It returns the length of
+// the piece.
 func (s *Optimizer) gatherPiece(whole, own optim.Pieces, k, at int) (n int, err error) {
 	var values []float32
 	if k < len(own) {
@@ -167,7 +168,8 @@ func join(all []shardState, n int) optim.ParamState {
 	return p
 }
 
-// State returns the whole state once after Gather, else that of this rank's shards.
+// State returns the whole state on the first call after Gather, and otherwise the state of this
+// rank's shards.
 func (s *Optimizer) State() optim.OptimizerState {
 	if s.gathered != nil {
 		state := *s.gathered
@@ -192,7 +194,7 @@ func (s *Optimizer) LoadState(state optim.OptimizerState) error {
 		}
 		x := s.shards[i]
 		if x.Whole() {
-			if x.Len() == 0 && x.Param.Len() > 0 { // another rank has it
+			if x.Len() == 0 && x.Param.Len() > 0 { // another rank holds it
 				p = optim.ParamState{Step: p.Step}
 			}
 			part.Params = append(part.Params, p)

@@ -89,8 +89,8 @@ func (t *Trainer[B]) evaluateSet(ctx context.Context, set *EvalSet[B]) (map[stri
 	return named, nil
 }
 
-// evaluatesSums reports whether an evaluation is only a sum over a batch's items. Repeated samples
-// cannot be cut from a sum, so the data is split without any.
+// evaluatesSums reports whether an evaluation is only a sum over a batch's items. Repeated
+// samples cannot be removed from a sum, so the data is then split without repeats.
 func (t *Trainer[B]) evaluatesSums() bool { return t.c.EvaluateBatch == nil && t.c.Items != nil }
 
 // sumGathered gathers each batch from all ranks, without repeated samples, and sums the batches.
@@ -115,8 +115,9 @@ func (t *Trainer[B]) sumGathered(ctx context.Context, l *data.Loader[B]) (*evalu
 	return sum, nil
 }
 
-// sumOwn sums each rank's own batches, then the ranks. Ranks may have different numbers of batches.
-// Every rank reads a whole stream, and takes the batches in turn.
+// sumOwn sums each rank's own batches, then the sums of all ranks. Ranks may have different
+// numbers of batches. Every rank reads a stream completely, and the ranks process its batches in
+// turn.
 func (t *Trainer[B]) sumOwn(ctx context.Context, l *data.Loader[B]) (*evaluation.Tally, error) {
 	own, i, turns := new(evaluation.Tally), 0, 1
 	if l.Streams() {
@@ -157,7 +158,7 @@ func (t *Trainer[B]) evaluateBatch(ctx context.Context, batch B) (evaluation.Bat
 			return evaluation.Batch{}, err
 		}
 	}
-	if t.c.Items != nil { // a sum over the batch's items, which does not tell samples apart
+	if t.c.Items != nil { // a sum over the batch's items, which does not distinguish samples
 		return evaluation.Batch{Losses: []float64{value}, Items: []int{t.c.Items(batch)}}, nil
 	}
 	v := reflect.ValueOf(batch)

@@ -18,7 +18,7 @@ type Result struct {
 	Metrics    map[string]float64
 }
 
-// Train runs the loop from the state that resume finds to its end. All ranks must call it.
+// Train runs the loop to its end, from the state that resume restores. All ranks must call it.
 func (t *Trainer[B]) Train(ctx context.Context) (Result, error) {
 	begin := time.Now()
 	if err := t.resume(ctx); err != nil {
@@ -165,8 +165,8 @@ func (t *Trainer[B]) stepDone(ctx context.Context, r *StepResult) error {
 	c.Save = c.Save || v.Save > 0 && t.State.GlobalStep%v.Save == 0
 	if t.finished() {
 		c.StopTraining = true
-		c.Save = c.Save || v.Save > 0 // the end is kept
-		// And measured, as transformers does, unless the run stops early.
+		c.Save = c.Save || v.Save > 0 // the final state is saved
+		// It is also evaluated, as in transformers, unless the run stops early.
 		c.Evaluate = c.Evaluate || v.Eval > 0 && t.State.Finished()
 	}
 	return t.fulfil(ctx)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Meter sums values of passes between logs, apart for training and evaluation. train.Meter documents
-// it. The zero value measures nothing.
+// Meter sums values of passes between logs, separately for training and evaluation. train.Meter
+// documents it. The zero value measures nothing.
 type Meter struct {
 	names      []string
 	evaluating bool
@@ -15,21 +15,21 @@ type Meter struct {
 	window     map[string][][2]float64 // of the batches of the window, if byBatch
 }
 
-// NewMeter makes a meter of values with these names.
+// NewMeter returns a meter of values with the given names.
 func NewMeter(names ...string) *Meter {
 	m := &Meter{names: slices.Sorted(slices.Values(names))}
 	m.sums[0], m.sums[1] = map[string][2]float64{}, map[string][2]float64{}
 	return m
 }
 
-// NewBatchMeter makes a meter of means of batches: train.NewBatchMeter.
+// NewBatchMeter returns a meter of means of batches: train.NewBatchMeter.
 func NewBatchMeter(names ...string) *Meter {
 	m := NewMeter(names...)
 	m.byBatch, m.window = true, map[string][][2]float64{}
 	return m
 }
 
-// Add adds the sum of n values. Names that the meter was not made for are ignored.
+// Add adds the sum of n values. It ignores names that the meter was not created with.
 func (m *Meter) Add(name string, sum float64, n int) {
 	if m == nil || !slices.Contains(m.names, name) {
 		return
@@ -52,7 +52,8 @@ func (m *Meter) of() int {
 	return 0
 }
 
-// batches returns this rank's sums of the batches of a window, to be summed over all ranks: as many on each.
+// batches returns this rank's sums of the batches of a window, to be summed over all ranks. The
+// result has the same length on each rank.
 func (m *Meter) batches(most int) []float64 {
 	if m == nil || !m.byBatch {
 		return nil
@@ -86,8 +87,8 @@ func (m *Meter) fold(all []float64, most int) {
 	}
 }
 
-// read returns the means over all ranks since the last call, with prefix before their names. All ranks
-// must call it.
+// read returns the means over all ranks since the last call, with prefix before their names. All
+// ranks must call it.
 func (t *Trainer[B]) read(ctx context.Context, prefix string) (map[string]float64, error) {
 	m := t.c.Meter
 	if m == nil {

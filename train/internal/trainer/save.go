@@ -52,8 +52,8 @@ func (t *Trainer[B]) writeFiles(dir string) error {
 	})
 }
 
-// resume continues from a checkpoint if the configuration says so: from the one that it names, or
-// from the newest one that can be read.
+// resume continues from a checkpoint if the configuration requests it: from the one that it
+// names, or from the newest readable one.
 func (t *Trainer[B]) resume(ctx context.Context) error {
 	f := &t.c.Files
 	var saved *progress.State
@@ -98,7 +98,8 @@ func (t *Trainer[B]) resume(ctx context.Context) error {
 	return t.c.Listener.LoadState(t.State.StatefulCallbacks)
 }
 
-// older returns the folder of a checkpoint and the names of those in it that were saved before.
+// older returns the directory of a checkpoint and the names of those in it that were saved
+// earlier.
 func older(path string) (dir string, names []string) {
 	path = filepath.Clean(path)
 	dir = filepath.Dir(path)
@@ -129,7 +130,7 @@ func (t *Trainer[B]) loadBest(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	t.metrics = t.State.MetricsAt(step) // of the weights that the run ends with
+	t.metrics = t.State.MetricsAt(step) // of the weights at the end of the run
 	if t.c.Log != nil {
 		t.c.Log.InfoContext(ctx, "the weights are those of the best evaluation", "of_step", step, "last_step", t.State.GlobalStep)
 	}

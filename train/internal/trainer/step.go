@@ -87,7 +87,7 @@ func (t *Trainer[B]) trainWindow(ctx context.Context, w *rank.Window[B]) (StepRe
 	t.setTraining(true)
 	begun := 0
 	sum, err := w.Each(ctx, func(ctx context.Context, batches []B) ([]*tensor.Tensor, error) {
-		for range begun { // of the losses before, whose gradients are complete
+		for range begun { // for the previous losses, whose gradients are complete
 			if err := t.trigger(ctx, Moment{Event: SubstepEnd}); err != nil {
 				return nil, err
 			}
@@ -167,7 +167,7 @@ func (t *Trainer[B]) optimize(r *StepResult) error {
 	return nil
 }
 
-// schedulerStep moves the schedule. A Plateau moves with evaluations instead.
+// schedulerStep advances the schedule. A Plateau advances with evaluations instead.
 func (t *Trainer[B]) schedulerStep() error {
 	if t.Scheduler == nil || t.plateau {
 		return nil

@@ -1,9 +1,9 @@
-// Package trainer is the loop of train.Trainer: a [Trainer] runs epochs, steps, logs, evaluations
-// and checkpoints on one rank, and resumes from a checkpoint. [Config] is what it works with, a
-// [Moment] is an event that it reports, and [Control] holds the requests of callbacks.
+// Package trainer implements the loop of train.Trainer. A [Trainer] runs epochs, steps, logging,
+// evaluations and checkpoints on one rank, and resumes from a checkpoint. [Config] configures it,
+// a [Moment] is an event that it reports, and [Control] holds the requests of callbacks.
 //
 // Package progress counts steps, rank runs backward passes, runstate saves the state of the rank,
-// and evaluation sums metrics. The trainer puts them in order.
+// and evaluation computes metrics. The trainer calls them in order.
 package trainer
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// Config is what a [Trainer] works with. train.TrainerConfig documents the fields of the same name.
+// Config configures a [Trainer]. train.TrainerConfig documents the fields of the same name.
 type Config[B any] struct {
 	Rank  *rank.Rank
 	Store *runstate.Store
@@ -43,7 +43,7 @@ type Config[B any] struct {
 	EvaluateBatch  func(ctx context.Context, batch B) (evaluation.Batch, error)
 	Gather         func(ctx context.Context, e evaluation.Batch) (evaluation.Batch, error)
 	ComputeMetrics func(predicted, labels []int) map[string]float64
-	// WithoutPerplexity leaves eval_perplexity out.
+	// WithoutPerplexity omits eval_perplexity.
 	WithoutPerplexity bool
 	From              string
 	Observer          Observer
@@ -57,7 +57,7 @@ type Config[B any] struct {
 	MaxNorm   float64 // limit of the norm of the gradients; 0 for none
 
 	Listener Listener
-	// Log receives logged values. Nil, as on ranks that do not log, drops them.
+	// Log receives logged values. If it is nil, as on ranks that do not log, they are dropped.
 	Log *slog.Logger
 	// Warn receives messages about the run, on the main rank.
 	Warn *slog.Logger
@@ -65,27 +65,28 @@ type Config[B any] struct {
 	Track func(ctx context.Context, values track.Values, step int) error
 }
 
-// An EvalSet is data to evaluate on. Its metrics begin with eval_, and with a Name with eval_NAME_.
+// An EvalSet is data to evaluate on. The names of its metrics begin with eval_, or with
+// eval_NAME_ if it has a Name.
 type EvalSet[B any] struct {
 	Name   string
 	Loader *data.Loader[B]
 }
 
-// Schedule names a schedule of learning rates. An empty Name is none.
+// Schedule names a learning rate schedule. An empty Name means none.
 type Schedule struct {
 	Name    string
 	Warmup  int
 	Options map[string]any
 }
 
-// Files says where checkpoints are and which of them is loaded.
+// Files determines where checkpoints are and which of them is loaded.
 type Files struct {
-	Dir   string // of the checkpoints; empty saves none
+	Dir   string // of the checkpoints; if empty, none are saved
 	Limit int    // checkpoints to keep; 0 keeps all
 	// LoadBest loads the weights of the best checkpoint at the end.
 	LoadBest bool
-	// Resume continues from the latest checkpoint in Dir, if there is one; From, if not empty, from
-	// the one in that folder.
+	// Resume continues from the latest checkpoint in Dir, if there is one. From, if not empty, is
+	// the checkpoint to continue from.
 	Resume bool
 	From   string
 }
@@ -136,7 +137,7 @@ type Control struct {
 	Log          bool `json:"should_log"`
 }
 
-// Trainer runs a training loop on one rank. It belongs to the rank's goroutine.
+// Trainer runs a training loop on one rank. It must be used only by the rank's goroutine.
 type Trainer[B any] struct {
 	c       Config[B]
 	rank    *rank.Rank
@@ -164,7 +165,7 @@ func New[B any](c Config[B], params []optim.Param) (*Trainer[B], error) {
 	if err := t.findsBest(); err != nil {
 		return nil, err
 	}
-	c.Store.RestoreLoaders = true // to continue with the very next batch
+	c.Store.RestoreLoaders = true // to continue with exactly the next batch
 	if t.c.Observer == nil {
 		t.c.Observer = norms{t.rank, params}
 	}
@@ -177,7 +178,7 @@ func New[B any](c Config[B], params []optim.Param) (*Trainer[B], error) {
 	return t, t.count()
 }
 
-// check fails if c lacks what a run needs, or has a number that it cannot have.
+// check returns an error if c lacks a required field or has an invalid number.
 func (c *Config[B]) check() error {
 	for _, field := range []struct {
 		name    string
@@ -224,7 +225,8 @@ func (t *Trainer[B]) findsBest() error {
 	return fmt.Errorf("train: trainer: LoadBestAtEnd needs an evaluation at every checkpoint: got SaveSteps %d and EvalSteps %d, want both 0 or SaveSteps a multiple of EvalSteps", v.Save, v.Eval)
 }
 
-// measure computes the length of windows from the loader, which is not split between the ranks yet.
+// measure computes the length of windows from the loader, which is not yet split between the
+// ranks.
 func (t *Trainer[B]) measure() error {
 	d := progress.Data{BatchSize: t.c.Train.TotalBatchSize(), World: t.rank.Comm.Size()}
 	if t.rank.Split.SplitBatches {
@@ -266,7 +268,7 @@ func (t *Trainer[B]) prepareEval(l *data.Loader[B]) error {
 	}
 	o := t.rank.Split
 	o.UnevenBatches, o.Dispatch = true, data.DispatchNever
-	if l.Streams() { // a stream can be split with padding only: see sumOwn
+	if l.Streams() { // a stream can be split only with padding: see sumOwn
 		o.Comm, o.SplitBatches = nil, false
 	}
 	if err := t.rank.PrepareLoader(l, o); err != nil {
@@ -275,7 +277,7 @@ func (t *Trainer[B]) prepareEval(l *data.Loader[B]) error {
 	return nil
 }
 
-// count computes the number of steps and makes the schedule.
+// count computes the number of steps and creates the schedule.
 func (t *Trainer[B]) count() error {
 	n, err := t.c.Train.Len()
 	if err := t.Length.Count(n, err, t.c.Schedule.Name != ""); err != nil {
@@ -288,7 +290,7 @@ func (t *Trainer[B]) count() error {
 	return t.schedule()
 }
 
-// schedule makes the schedule and prepares it.
+// schedule creates the schedule and prepares it.
 func (t *Trainer[B]) schedule() error {
 	if sched := &t.c.Schedule; sched.Name != "" {
 		if t.Scheduler != nil {
@@ -314,7 +316,7 @@ func (t *Trainer[B]) schedule() error {
 	return nil
 }
 
-// norms is the Observer of parameters. All ranks must call GradientNorm.
+// norms implements Observer for parameters. All ranks must call GradientNorm.
 type norms struct {
 	rank   *rank.Rank
 	params []optim.Param
