@@ -91,6 +91,7 @@ func lates() []architecture {
 		{"kolibri1", "Kolibri1ForCausalLM", "model", "Kolibri1DecoderLayer", -1, nil, kolibri1},
 		{"laguna", "LagunaForCausalLM", "model", "LagunaDecoderLayer", -1, nil, laguna},
 		{"lara_mini", "LaraMiniForCausalLM", "model", "LaraMiniDecoderLayer", -1, []int{151643}, laraMini},
+		{"zaya", "ZayaForCausalLM", "model", "ZayaDecoderLayer", 2, []int{106}, zaya},
 		{"muse_glimmer_text", "", "model", "MuseGlimmerTextDecoderLayer", 200000, []int{200001}, museGlimmer},
 		{"step3p5", "Step3p5ForCausalLM", "model", "Step3p7DecoderLayer", -1, nil, step37},
 	}

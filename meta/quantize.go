@@ -53,12 +53,12 @@ func (m *Module) FourBits() map[*Param]int64 {
 
 // convertible returns the matrices whose rows are multiples of columns, with their numbers of elements.
 func (m *Module) convertible(columns int) map[*Param]int64 {
-	out := map[*Param]int64{}
+	out, routers := map[*Param]int64{}, map[*Module]bool{}
 	for _, n := range m.Walk() {
 		n = n.Resolve()
 		switch spec := n.Spec.(type) {
 		case *LinearSpec:
-			if p := n.Param("weight"); n.Kind == KindLinear && p != nil {
+			if p := n.Param("weight"); n.Kind == KindLinear && p != nil && !routers[n] {
 				p.Resolve().quantizeTo(out, 2, columns)
 			}
 		case *MoESpec:
@@ -67,6 +67,11 @@ func (m *Module) convertible(columns int) map[*Param]int64 {
 			}
 			for _, p := range n.matricesOfExperts(spec) {
 				p.Resolve().quantizeTo(out, 3, columns)
+			}
+			if spec.Deep != nil { // its maps are below n
+				for _, r := range n.Find(spec.Router).Walk() {
+					routers[r.Resolve()] = true
+				}
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/heftai/heft/internal/golden"
@@ -132,6 +133,9 @@ func checkRope(t *testing.T, c referenceCase, path string, a *AttentionSpec) {
 		}
 		if a.Window == 0 && c.Rope.Inv["indexed_attention_inv_freq"] != nil {
 			kind = "indexed_attention_"
+		}
+		if c.Rope.Inv["hybrid_inv_freq"] != nil || c.Rope.Inv["hybrid_sliding_inv_freq"] != nil {
+			kind = strings.NewReplacer("full_attention", "hybrid", "sliding_attention", "hybrid_sliding").Replace(kind)
 		}
 		if own := fmt.Sprintf("layer_%d_", a.Layer); c.Rope.Inv[own+"inv_freq"] != nil {
 			kind = own

@@ -56,6 +56,8 @@ type CausalLMSpec struct {
 	// embeddings' channels, and cosines to the second half (XGLM).
 	Sinusoids  *RopeSpec
 	EmbedScale float32 // multiplies the embeddings; 0 means 1
+	// EmbedSum, nil for none, is applied to the embeddings (ZAYA).
+	EmbedSum *AffineSpec
 	// EmbedProject and NormProject are Linears, or "". EmbedProject is applied to the embeddings
 	// before positions are added. NormProject is applied to the result of Norm, before Head.
 	EmbedProject, NormProject string
@@ -72,6 +74,9 @@ type CausalLMSpec struct {
 	// KeepsEmbeddings means that rows have 2·Hidden channels: the hidden states followed by the
 	// embeddings, which all blocks leave unchanged. The blocks have BesideEmbeddings set.
 	KeepsEmbeddings bool
+	// Carry is how many numbers stand behind the hidden states, in rows of Hidden+Carry channels, which blocks with Carries
+	// hand on to the next: the state of the routers of [RouterSpec]; 0 for none. The first block finds nothing there.
+	Carry int
 
 	LogitScale   float32 // multiplies the logits; 0 means 1
 	LogitSoftcap float32 // bounds the logits (Gemma 2); 0 means none
@@ -80,6 +85,9 @@ type CausalLMSpec struct {
 	Context       int // tokens that the config allows for a sequence, rope scaling included
 	Reach         int // tokens that a linear or dynamic rope scaling is made for, if they are more than Context
 }
+
+// AffineSpec is (x + Bias)·Factor by channel. Bias and Factor are Params of the node at the path Module.
+type AffineSpec struct{ Module, Bias, Factor string }
 
 // BeforeHeadSpec is Norm(Act(Dense(x))) before a head (ModernBERT). Dense is a Linear that keeps
 // the width. Hidden states that are returned in addition to logits, such as those of text
@@ -117,6 +125,9 @@ type BlockSpec struct {
 	// multiply the residual stream before the result of the branch is added (transformers'
 	// DogeDecoderLayer).
 	AttentionResidual, MLPResidual string
+	// AttentionSum and MLPSum, "" for none, name children with four Params [hidden], hidden_states_bias, hidden_states_scale,
+	// residual_bias and residual_scale, which shift and then multiply the two terms of the branch's sum (ZAYA).
+	AttentionSum, MLPSum string
 	// NormedResidual means, in a sequential block, that the result of the norm before a branch
 	// replaces the residual stream. AttentionKeep and MLPKeep multiply that stream before the
 	// result of the branch is added; 0 means 1 (MiniMax-Text-01).
@@ -157,7 +168,9 @@ type BlockSpec struct {
 	// the second half, the embeddings, unchanged. The block has one branch. Lead, if not nil,
 	// requires it.
 	BesideEmbeddings bool
-	Lead             *LeadSpec
+	// Carries says that x is the channels in front of the [CausalLMSpec].Carry ones. The block has two branches in sequence.
+	Carries bool
+	Lead    *LeadSpec
 }
 
 // EntrySpec is Norm(Scale·x) before a block (RWKV). The result is the residual stream.
@@ -292,7 +305,10 @@ type MoESpec struct {
 	Shared      string // child MLP that every token uses, or "" if none
 	SharedGate  string // Linear [1, H] whose sigmoid multiplies Shared (Qwen2-MoE), or "" if none
 	Count, TopK int
-	Identity    int // experts of the router after Count, which have no weights: their result is their input (LongCat Flash)
+	Identity    int  // experts of the router after Count, which have no weights: their result is their input (LongCat Flash)
+	Skips       bool // the results of Identity experts are 0 instead (ZAYA)
+	// Deep makes Router a small network instead of a linear map; nil means a linear map.
+	Deep *RouterSpec
 	// Scored, if not nil, describes experts after Count that every token uses. Their scores, with
 	// Score ScoreSigmoid, are among those that Renormalise divides by their sum (Inkling). It
 	// excludes Identity and Table.
@@ -333,6 +349,19 @@ type MoESpec struct {
 	Reordered bool
 	Act       Activation
 	Limit     float32 // clamp of ActClampedSwiGLU, ActClampedSiLU and ActSiLUAtMost
+}
+
+// RouterSpec is a router with a state of Width channels, which the block hands on to the next (ZAYA). With s' = the state of the block
+// before and each name a child of the router, a new state s and the logits are
+//
+//	s = Down(x) + Factor∘s';  logits = Out(Act(Maps[1](Act(Maps[0](Norm(s))))))
+type RouterSpec struct {
+	Down, Norm string
+	Factor     string // Param [Width] of the router, "" for the first block, which has no state before it
+	Maps       [2]string
+	Out        string
+	Width      int
+	Act        Activation
 }
 
 // ScoredSpec is Count gated experts that every token uses, in the child Name of an MoE layer,

@@ -62,7 +62,24 @@ type AttentionSpec struct {
 	Relative   *RelativeSpec     // adds biases by distance that depend on the query; nil if none
 	// KConv and VConv, if not nil, follow K and V, before norms and rope.
 	KConv, VConv *ResidualConvSpec
-	OutNorm      string // norm of the heads' outputs together, of Heads·ValueDim channels; or ""
+	Mix          *KeyMixSpec // mixes queries and keys before norms and rope; nil for none
+	// KeyScale, "" for none, is the path of a Param [KVHeads] that multiplies key heads, behind KNorm (ZAYA).
+	KeyScale string
+	OutNorm  string // norm of the heads' outputs together, of Heads·ValueDim channels; or ""
+}
+
+// KeyMixSpec is compressed convolutional attention (ZAYA). With p = the results of Q and then K, side by side, and with the key head of
+// each query head:
+//
+//	m = (q + k)/2 of each query head;  q, k = Grouped(Depthwise(p)) + (m, the mean of m over the query heads of each key head)
+//
+// Depthwise is a convolution of each channel over Kernel tokens, and Grouped one of each head over 2. Tokens before the first are 0
+// in p. The first half of the value channels is V of the token, the other VBefore of the token before.
+type KeyMixSpec struct {
+	State              int
+	Kernel             int
+	Depthwise, Grouped string // with weights [channels, 1, Kernel] and [channels, HeadDim, 2], and biases [channels]
+	VBefore            string // Linear with half of the value channels, as V
 }
 
 // FusedOrder is the row layout of a fused q/k/v projection.

@@ -210,6 +210,23 @@ def inkling(R, common, wrap):
     return wrap("inkling_mm_model", t, vision, "dtype" in t, audio_config=dict(n_mel_bins=2, mel_vocab_size=4), image_token_id=5, audio_token_id=6)
 
 
+def zaya(R, llama):
+    c = llama(R, "zaya", ropes=("default",), dims=(6, 8))
+    n, wide, theta = R.choice([2, 3, 4]), getattr(R, "wide", False), R.choice([1000.0, 50000.0])
+    for name in ("rope_parameters", "rope_theta", "rope_scaling", "intermediate_size"):
+        c.pop(name, None)
+    keys = R.choice([1, 2, 3] if wide else [1, 2])
+    c.update(num_hidden_layers=n, head_dim=R.choice([6, 8, 12] if wide else [8]), num_key_value_heads=keys, num_attention_heads=keys * R.choice([1, 2, 3]), attention_bias=R.random() < 0.3,
+             moe_intermediate_size=R.choice([10, 12]), num_experts=R.choice([3, 4]), router_hidden_size=R.choice([6, 10]), cca_time0=R.choice([2, 2, 3, 4]), lm_head_bias=R.random() < 0.3)
+    if R.random() < 0.6:
+        c.update(sliding_window=R.choice([3, 8]), layer_types=kinds(R, n, "hybrid_sliding", "hybrid"))
+    if R.random() < 0.7:
+        more = lambda: R.choice([{}, {}, dict(rope_type="linear", factor=2.0), dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)] if wide else [{}])
+        partial = [dict(partial_rotary_factor=p) if p else {} for p in (R.choice([0.5, None, 1.0]), 0.5)]
+        c["rope_parameters"] = {kind: dict(dict(rope_type="default", rope_theta=t, **p), **more()) for kind, t, p in (("hybrid", theta, partial[0]), ("hybrid_sliding", 500.0, partial[1]))}
+    return c
+
+
 def latest(llama, wrap, sparse, common):
     """The makers, each with the seeds of the committed fixtures. llama, sparse and common are family_configs'."""
     return {
@@ -221,4 +238,5 @@ def latest(llama, wrap, sparse, common):
         "rwkv": (rwkv, [1, 2]),
         "step3p5": (lambda R: step3p5(R, llama), [7, 13]),
         "step3p7": (lambda R: step3p7(R, llama, wrap), [1]),
+        "zaya": (lambda R: zaya(R, llama), [1, 2]),
     }

@@ -133,7 +133,7 @@ def check_form(config, model, folder):
 
 def has_mixers(config):
     """Whether a model has mixers of Mamba2, gated linear recurrent units, or lightning attention."""
-    return any(name in config for name in ("conv_kernel", "mamba_d_conv", "conv1d_width")) or config["model_type"] in ("minimax", "rwkv")
+    return any(name in config for name in ("conv_kernel", "mamba_d_conv", "conv1d_width")) or config["model_type"] in ("minimax", "rwkv", "zaya")
 
 
 def is_delta_net(config):

@@ -102,6 +102,8 @@ MODELS = {
     "ctrl": ("ctrl", dict(n_embd=16, n_head=4, n_layer=2, dff=24, n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0)),
     "modernbert-decoder": ("modernbert-decoder", dict(local_attention=6, layer_types=["full_attention", "sliding_attention"], norm_bias=True, classifier_bias=True)),
     "rwkv": ("rwkv", dict(intermediate_size=20, rescale_every=1)),
+    "zaya": ("zaya", dict(head_dim=8, num_key_value_heads=2, num_experts=3, moe_intermediate_size=10, router_hidden_size=6, attention_bias=True, lm_head_bias=True, sliding_window=4,
+                          layer_types=["hybrid_sliding", "hybrid"])),
     "persimmon": ("persimmon", dict(rope_parameters=rope(partial_rotary_factor=0.5))),
     "exaone-moe": ("exaone_moe", dict(moe_intermediate_size=8, num_experts=4, num_experts_per_tok=2, sliding_window=4, layer_types=["sliding_attention", "full_attention"])),
     "flex-olmo": ("flex_olmo", dict(num_experts=4, num_experts_per_tok=2)),
@@ -286,7 +288,7 @@ def build(kind, fields):
     config._attn_implementation = "sdpa" if fields.get("alibi") else "eager"  # Falcon's eager one adds its biases twice
     model = without_idle_experts(auto.from_config(config, dtype=torch.float32, experts_implementation="eager").eval())
     with torch.no_grad():
-        for _, t in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "correction" in n or "layer_scalar" in n]:
+        for _, t in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if "correction" in n or "balancing" in n or "layer_scalar" in n]:
             if t.dim() > 1:
                 t.normal_(0, SCALES.get(kind, 1.2) / t.shape[-1] ** 0.5)
             else:
@@ -313,7 +315,7 @@ def saved(model):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tensors = load_file(pathlib.Path(folder) / "model.safetensors")
-    return {n: t for n, t in sorted(tensors.items()) if t.is_floating_point() and not n.startswith(IMAGES) and ("correction_coefs" in n or not any(buffer in n for buffer in ("correction", "expert_bias", "ffn.gate.bias", "mlp.gate.bias", "layer_scalar", "act_fn.beta", "act_fn.eps", "slope_rate", "_decay")))}
+    return {n: t for n, t in sorted(tensors.items()) if t.is_floating_point() and not n.startswith(IMAGES) and ("correction_coefs" in n or not any(buffer in n for buffer in ("correction", "balancing", "expert_bias", "ffn.gate.bias", "mlp.gate.bias", "layer_scalar", "act_fn.beta", "act_fn.eps", "slope_rate", "_decay")))}
 
 
 def gradients(model, ids, labels):

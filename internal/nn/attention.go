@@ -24,6 +24,8 @@ type attention struct {
 	bias         *keyBias      // nil if there is none
 	relative     *relative     // nil if there is none
 	kConv, vConv *residualConv // of keys and values; nil if there is none
+	mix          *keyMix       // nil for none
+	keyScale     *keyScale     // nil for none
 	sinks        param
 	rope, qRope  int // tables of keys and of queries, -1 if there is none
 	qw, kw, vw   int // widths of queries, keys and values
@@ -120,7 +122,13 @@ func (c *compiler) extensions(n Node, a *attention, in int) (err error) {
 	if a.kConv, err = c.residualConv(n, s.KConv, a.kw); err != nil {
 		return err
 	}
-	a.vConv, err = c.residualConv(n, s.VConv, a.vw)
+	if a.vConv, err = c.residualConv(n, s.VConv, a.vw); err != nil {
+		return err
+	}
+	if a.keyScale, err = c.keyScale(n, s); err != nil {
+		return err
+	}
+	a.mix, err = c.keyMix(n, a, in)
 	return err
 }
 
@@ -241,10 +249,19 @@ func (c *compiler) projections(n Node, a *attention, in int) (err error) {
 		}
 		return nil
 	}
-	if a.v, err = c.linearNamed(n, "values", s.V, in, a.vw); err != nil {
+	values := a.vw
+	if s.Mix != nil {
+		values /= 2 // the others are those of the token before
+	}
+	if a.v, err = c.linearNamed(n, "values", s.V, in, values); err != nil {
 		return err
 	}
-	for i, name := range [...]string{s.QAdapter, s.KAdapter, s.VAdapter} {
+	return c.attentionAdapters(n, a, in, queries)
+}
+
+// attentionAdapters compiles what is added to queries, keys and values.
+func (c *compiler) attentionAdapters(n Node, a *attention, in, queries int) (err error) {
+	for i, name := range [...]string{a.spec.QAdapter, a.spec.KAdapter, a.spec.VAdapter} {
 		if a.adapters[i], err = c.adapter(n, name, in, [...]int{queries, a.kw, a.vw}[i]); err != nil {
 			return err
 		}
@@ -362,6 +379,7 @@ func (a *attention) normalise(c *Context, q, k tensor.Tensor) {
 	if a.kNorm != nil {
 		a.kNorm.forward(c, k, k)
 	}
+	a.keyScale.apply(c, k)
 }
 
 // splitGates separates the query heads from the gates that follow them.
@@ -380,6 +398,9 @@ func (a *attention) splitGates(c *Context, both tensor.Tensor) (q, gate tensor.T
 // project computes queries, keys and values.
 func (a *attention) project(c *Context, x tensor.Tensor) (q, k, v tensor.Tensor) {
 	rows := x.Rows()
+	if a.mix != nil {
+		return a.mix.project(c, a, x)
+	}
 	if a.fused == nil {
 		q, k, v = c.arena.take(rows, a.q.out), c.arena.passing(rows, a.kw), c.arena.passing(rows, a.vw)
 		together := c.collect()
@@ -437,7 +458,8 @@ func (a *attention) scratch(rows int) int {
 	if a.indexer != nil {
 		choice = a.indexer.scratch(rows)
 	}
-	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + max(a.gate.scratch(rows), choice) + a.difference.scratch(rows, a.spec) + a.bias.scratch(rows, a.spec) + a.relative.scratch(rows) + max(a.kConv.scratch(rows), a.vConv.scratch(rows))
+	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + max(a.gate.scratch(rows), choice) + a.difference.scratch(rows, a.spec) + a.bias.scratch(rows, a.spec) + a.relative.scratch(rows) + max(a.kConv.scratch(rows), a.vConv.scratch(rows)) +
+		max(a.mix.scratch(rows), a.keyScale.scratch(rows, a.spec))
 	if a.spec.Gated {
 		n += 3 * floats(rows, a.qw)
 	}

@@ -35,6 +35,21 @@ func (c *compiler) beside(n Node, s *meta.BlockSpec, in int) (b *beside, err err
 	return b, err
 }
 
+// behind returns the width of rows with what stands behind hidden states of the given width.
+func (c *compiler) behind(n Node, s *meta.CausalLMSpec, step *embedStep, width int) (int, error) {
+	if s.KeepsEmbeddings {
+		c.program.beside = width / 2
+		c.together("embeddings beside hidden states")
+	}
+	if step.carry = s.Carry; s.Carry > 0 {
+		if c.program.beside = width; width != step.tokens.dim {
+			return 0, at(n.Path, "%d channels that blocks hand on behind other parts of embeddings", s.Carry)
+		}
+		c.together("channels that blocks hand on")
+	}
+	return width + s.Carry, nil
+}
+
 func (c *compiler) lead(n Node, s *meta.LeadSpec, in int) (l *lead, err error) {
 	l = &lead{}
 	if l.norm, err = c.normNamed(n, "norm of hidden states and embeddings", s.Norm, in); err != nil {

@@ -24,6 +24,7 @@ type block struct {
 	next           *guess        // predicts experts of the next block; nil if there is none
 	shortcut       *shortcut     // nil if there is none
 	entry          *entry        // nil if there is none
+	carry          int           // channels behind the block's own; see meta.BlockSpec.Carries
 }
 
 // A branch is post(body(pre(x)) + beside(pre(x))). Either norm and beside may be missing. A
@@ -37,6 +38,7 @@ type branch struct {
 	keeps        float32       // multiplies the residual stream
 	replaces     bool          // the result of pre replaces the residual stream
 	conv         *residualConv // after post; nil if there is none
+	sum          *branchSum    // nil for a plain one
 }
 
 func (c *compiler) block(n Node, in int) (*block, error) {
@@ -120,10 +122,20 @@ func (c *compiler) blockInput(n Node, s *meta.BlockSpec, b *block, in int) (_ in
 			return 0, err
 		}
 		in = b.beside.hidden
+	} else if s.Carries {
+		if b.carry = in - c.program.beside; c.program.beside == 0 || b.carry < 1 || !twoBranches(s) {
+			return 0, at(n.Path, "channels that blocks hand on, in rows of %d or a block of another form than two branches in sequence", in)
+		}
+		in, b.width = c.program.beside, c.program.beside
 	} else if s.Lead != nil {
 		return 0, at(n.Path, "a lead without embeddings beside the hidden states")
 	}
 	return in, nil
+}
+
+// twoBranches reports whether a block is two branches of one stream in sequence.
+func twoBranches(s *meta.BlockSpec) bool {
+	return s.Attention != "" && s.MLP != "" && !s.Parallel && s.Streams == nil && s.AltUp == nil && s.Shortcut == "" && s.Input == nil && s.Experts == nil
 }
 
 // scalesSums reports whether a block scales the branch results that it adds to the residual
@@ -198,6 +210,10 @@ func (c *compiler) branchNode(n Node, role, name string) (Node, error) {
 
 // inPlace computes x = block(x).
 func (b *block) inPlace(c *Context, x tensor.Tensor) {
+	if b.carry > 0 {
+		c.carried = x.Columns(b.width, b.width+b.carry)
+		x = x.Columns(0, b.width)
+	}
 	if c.tiled(x) {
 		b.inTiles(c, x)
 	} else {
@@ -268,6 +284,7 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 	}
 	c.tellGuess()
 	branch.keep(c, x)
+	branch.sum.apply(c, x, y)
 	c.add(x, y, branch.scale)
 	if b.normSums && branch.post != nil && c.err == nil {
 		branch.post.forward(c, x, x)
@@ -356,6 +373,9 @@ func (b *branch) scratch(rows int) int {
 	if b.pre != nil {
 		n = max(n, b.pre.scratch(rows)) + floats(rows, b.pre.cols())
 	}
+	if b.sum != nil {
+		n = max(n, floats(rows, b.body.cols()))
+	}
 	return max(n, b.conv.scratch(rows))
 }
 
@@ -387,4 +407,4 @@ func (b *block) scratch(rows int) int {
 	return floats(rows, b.width) + max(kept, b.attention.scratch(rows), b.mlp.scratch(rows)+b.experts.scratch(rows), b.input.scratch(rows), b.next.scratch(rows))
 }
 
-func (b *block) cols() int { return b.width }
+func (b *block) cols() int { return b.width + b.carry }

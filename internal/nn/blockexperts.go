@@ -40,7 +40,7 @@ func (c *compiler) blockExperts(n Node, s *meta.ExpertsSpec, width int) (e *bloc
 	if err != nil {
 		return nil, err
 	}
-	if err = c.routes(projection, e.moe); err != nil {
+	if err = c.routes(projection, e.moe, e.moe.width); err != nil {
 		return nil, err
 	}
 	c.usedBy(e.moe)
@@ -129,6 +129,9 @@ func (c *compiler) blockParts(n Node, s *meta.BlockSpec, b *block) (err error) {
 		return err
 	}
 	if err := c.blockConvs(n, s, b); err != nil {
+		return err
+	}
+	if err := c.branchSums(n, s, b); err != nil {
 		return err
 	}
 	if b.entry, err = c.entry(n, s, b); err != nil {

@@ -89,9 +89,11 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 		}
 		nodes, width = append(nodes, step.altUp.nodes...), step.altUp.width()
 	}
-	if s.KeepsEmbeddings {
-		c.program.beside = width / 2
-		c.together("embeddings beside hidden states")
+	if width, err = c.behind(n, s, step, width); err != nil {
+		return 0, err
+	}
+	if step.sum, err = c.embedSum(n, s.EmbedSum, step.tokens.dim, &nodes); err != nil {
+		return 0, err
 	}
 	c.widen(width)
 	c.unit(step, nodes...)
@@ -159,7 +161,7 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 	step := &headStep{scale: orOne(s.LogitScale), softcap: s.LogitSoftcap}
 	var nodes []Node
 	var err error
-	if s.KeepsEmbeddings {
+	if c.program.beside > 0 {
 		width = c.program.beside
 	}
 	if s.Norm != "" {
@@ -250,6 +252,8 @@ type embedStep struct {
 	join              *join      // nil if there is none
 	altUp             *altUpEnds // splits the embeddings into streams; nil if there is one stream
 	streams           int        // number of equal streams of the result; 0 means one
+	sum               *affine    // of the embeddings; nil for none
+	carry             int        // channels behind the embeddings, which blocks hand on
 }
 
 func (s *embedStep) run(c *Context) {
@@ -267,6 +271,7 @@ func (s *embedStep) run(c *Context) {
 	if !c.in.Noise.IsZero() {
 		c.backend.Add(embedded, c.in.Noise, 1)
 	}
+	s.sum.apply(c, embedded)
 	if s.project != nil {
 		s.project.forward(c, c.hidden, embedded)
 	}
@@ -306,13 +311,16 @@ func (s *embedStep) width() int {
 	if s.project != nil {
 		return s.project.out
 	}
-	return s.tokens.dim * max(s.streams, 1)
+	return s.tokens.dim*max(s.streams, 1) + s.carry
 }
 
 func (s *embedStep) scratch(l Limits) int {
 	n := max(s.perLayer.scratch(l), s.join.scratch(l))
 	if s.positions != nil {
 		n = max(n, floats(l.Rows, s.positions.dim))
+	}
+	if s.sum != nil {
+		n = max(n, floats(l.Rows, s.tokens.dim))
 	}
 	if s.project != nil {
 		n += floats(l.Rows, s.tokens.dim)

@@ -97,6 +97,8 @@ type Context struct {
 	rows  int
 	err   error // first error of a rule; the rest of the unit is skipped
 	arena arena
+	// carried are the channels that the current block hands on, see [meta.CausalLMSpec].Carry.
+	carried tensor.Tensor
 
 	state   [2]tensor.Tensor // current and next hidden states
 	hidden  tensor.Tensor    // a view of state[0]

@@ -65,7 +65,9 @@ func (m *headMap) matrix(c scope, h int) (w backend.Matrix, bias tensor.Tensor) 
 	}
 	size := m.of.in * m.of.out
 	w = backend.Matrix{Tensor: weights.Slice(h*size, (h+1)*size), Transposed: m.of.transposed}
-	w.Rank, w.Dims = 2, [...]int{m.weight.Shape[1], m.weight.Shape[2], 0, 0}
+	if w.Rank, w.Dims = 2, [...]int{m.of.out, m.of.in, 0, 0}; m.of.transposed {
+		w.Dims = [...]int{m.of.in, m.of.out, 0, 0}
+	}
 	if !bias.IsZero() {
 		bias = bias.Slice(h*m.of.out, (h+1)*m.of.out)
 	}

@@ -29,7 +29,8 @@ type moe struct {
 	latentUp        *linear
 	shared          *mlp
 	sharedGate      *linear
-	scored          *scored // nil if there is none
+	scored          *scored     // nil if there is none
+	deep            *deepRouter // nil if the router is one map
 }
 
 func (c *compiler) moe(n Node, in int) (*moe, error) {
@@ -128,8 +129,13 @@ func (c *compiler) routerOf(n Node, m *moe) error {
 	if err != nil {
 		return err
 	}
-	if err = c.routes(router, m); err != nil {
+	if m.deep, err = c.deepRouter(router, m); err != nil {
 		return err
+	}
+	if m.deep == nil {
+		if err = c.routes(router, m, m.width); err != nil {
+			return err
+		}
 	}
 	if m.spec.RouterScale != "" {
 		if m.routerScale, err = c.param(router, m.spec.RouterScale, 1); err != nil {
@@ -176,9 +182,9 @@ func (m *moe) choices() int { return m.ranked() + m.spec.Chosen() - m.spec.TopK 
 // ranked returns the number of experts that the router chooses from.
 func (m *moe) ranked() int { return m.spec.Count + m.spec.Identity }
 
-// routes compiles the linear layer of m's router.
-func (c *compiler) routes(n Node, m *moe) (err error) {
-	if m.router, err = c.affine(n, m.width, m.choices(), false); err != nil {
+// routes compiles the linear map of m's router, whose operand has in channels.
+func (c *compiler) routes(n Node, m *moe, in int) (err error) {
+	if m.router, err = c.affine(n, in, m.choices(), false); err != nil {
 		return err
 	}
 	c.adaptable(m.router)

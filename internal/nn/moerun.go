@@ -142,6 +142,7 @@ func (m *moe) route(c scope, x tensor.Tensor) {
 // logits returns the router's result for x. It also computes the deferred products.
 func (m *moe) logits(c scope, x tensor.Tensor) tensor.Tensor {
 	logits := c.arena.take(x.Rows(), m.choices())
+	x = m.deep.operand(c.Context, x)
 	m.router.compute(c, logits, x, 0)
 	c.compute()
 	if s := m.spec.Softcap; s > 0 && c.err == nil {
@@ -319,7 +320,7 @@ func (m *moe) scratch(rows int) int {
 	if m.latentDown != nil {
 		n = 2*floats(rows, m.expertWidth) + max(n, floats(rows, m.width))
 	}
-	n = max(floats(rows, m.choices()), m.scored.scratch(rows), n)
+	n = max(floats(rows, m.choices())+m.deep.scratch(rows), m.scored.scratch(rows), n)
 	if m.shared == nil {
 		return n
 	}

@@ -10,6 +10,7 @@ import (
 type shift struct {
 	path  string
 	state int
+	first int // element of the state
 	width int
 	taps  []float32 // of a convolution over two tokens whose result is the first of them
 }
@@ -27,12 +28,18 @@ func (c *compiler) shift(n Node, state, width int) *shift {
 // differences returns the preceding tokens' values for x, and x minus these.
 func (s *shift) differences(c *Context, x tensor.Tensor) (before, less tensor.Tensor) {
 	before, less = c.arena.take(x.Rows(), s.width), c.arena.take(x.Rows(), s.width)
-	if r := c.recurrent(s.path); r != nil {
-		r.ShortConv(before, x, tensor.Floats(s.taps, len(s.taps)), tensor.Tensor{}, c.states(s.state, 0), meta.ActNone)
+	if s.before(c, before, x); c.err == nil {
 		c.copyRows(less, x)
 		c.add(less, before, -1)
 	}
 	return before, less
+}
+
+// before sets dst to the tokens before those of x, 0 for the first.
+func (s *shift) before(c *Context, dst, x tensor.Tensor) {
+	if r := c.recurrent(s.path); r != nil {
+		r.ShortConv(dst, x, tensor.Floats(s.taps, len(s.taps)), tensor.Tensor{}, c.states(s.state, s.first), meta.ActNone)
+	}
 }
 
 // mixed returns m∘x + (1 - m)∘x' from the result of differences.

@@ -55,7 +55,7 @@ func (s *shortcut) scratch(b *block, rows int) int {
 
 // pass adds to dst the results of identity experts, which have no weights and return their input.
 func (m *moe) pass(c *Context, dst, x tensor.Tensor) {
-	if m.spec.Identity == 0 || c.err != nil {
+	if m.spec.Identity == 0 || m.spec.Skips || c.err != nil {
 		return
 	}
 	r, most := &c.routing, lotRows(x.Rows(), m.spec.TopK)
