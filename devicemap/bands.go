@@ -1,8 +1,9 @@
 package devicemap
 
-// bandAheadBytes is the window for bands if memory is not scarce: eight of the largest bands.
-// With four of them, passes of many tokens wait for the disk; a window for more is not faster.
-const bandAheadBytes = 32 << 20
+// BandAhead is the size of the window for bands if memory is not scarce, in bytes: eight of the
+// largest bands. With four of them, passes of many tokens wait for the disk; a window for more is
+// not faster.
+const BandAhead = 32 << 20
 
 // BandWindow returns the size of the window through which bands of matrices stream: two of the
 // largest band, one that computes and one that is read. If tight is false, it is up to 32 MiB, so
@@ -11,7 +12,7 @@ const bandAheadBytes = 32 << 20
 func BandWindow(largest, all int64, tight bool) int64 {
 	room := 2 * largest
 	if !tight {
-		room = max(room, min(bandAheadBytes, all/2)) // a window for all bands would keep them in memory
+		room = max(room, min(BandAhead, all/2)) // a window for all bands would keep them in memory
 	}
 	return min(room, all)
 }

@@ -71,12 +71,19 @@ func (f *filler) cuttable(i int) Device {
 
 // cutFirst removes the first n of count experts from u.
 func (u *unit) cutFirst(n, count int, d Device) cut {
-	part := unit{path: fmt.Sprintf("%s[0:%d]", u.path, n), expert: u.expert, whole: -1, home: -1, at: d}
-	for _, bytes := range [][2]*int64{{&part.bytes, &u.bytes}, {&part.reads, &u.reads}, {&part.expertBytes, &u.expertBytes}, {&part.expertReads, &u.expertReads}} {
+	part := unit{path: fmt.Sprintf("%s[0:%d]", u.path, n), whole: -1, home: -1, at: d}
+	part.load, part.onDisk = u.load.cut(n, count), u.onDisk.cut(n, count)
+	return cut{u.path, part}
+}
+
+// cut takes n of count experts out of l, which has experts alone.
+func (l *load) cut(n, count int) load {
+	part := load{expert: l.expert}
+	for _, bytes := range [][2]*int64{{&part.bytes, &l.bytes}, {&part.reads, &l.reads}, {&part.expertBytes, &l.expertBytes}, {&part.expertReads, &l.expertReads}} {
 		*bytes[0] = *bytes[1] / int64(count) * int64(n)
 		*bytes[1] -= *bytes[0]
 	}
-	return cut{u.path, part}
+	return part
 }
 
 // insertCuts inserts the cut parts after their stacks.

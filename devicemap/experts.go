@@ -19,7 +19,7 @@ func (p *Plan) CacheExperts(lent int64, hits func(share float64) float64) {
 		}
 		staged := 2 * largest // already in the plan
 		all := (onDisk + largest - 1) / largest * (largest + slotOverhead)
-		free := min(max(0, d.LimitBytes-d.Used()), max(0, all-staged))
+		free := min(max(0, d.LimitBytes-d.Used()-p.keptFree), max(0, all-staged))
 		d.StagingBytes += free
 		p.ExpertCacheBytes = staged + free
 	}
@@ -102,14 +102,16 @@ func (p *Plan) CachedExpertBytes() int64 {
 	return (p.ExpertCacheBytes + p.lentToExperts) / slot * (slot - slotOverhead)
 }
 
-// KeepStreamed plans to keep streamed matrices in lent bytes of host memory until the KV cache or
-// requests need it. It reduces DiskBytesPerToken by the matrices that fit, and returns the
-// remaining bytes. Weights that the user's map places on the disk are not kept. Call it before
-// [Plan.CacheExperts].
-func (p *Plan) KeepStreamed(lent int64) (rest int64) {
+// KeepStreamed plans to keep streamed matrices in host memory until the KV cache or requests need
+// it. Matrices take, in this order, alone bytes that are lent only to them, free bytes that the
+// plan leaves free, and shared bytes that experts may also borrow. KeepStreamed reduces
+// DiskBytesPerToken by the matrices that fit, and returns what remains of shared. Weights that the
+// user's map places on the disk are not kept. Call it before [Plan.CacheExperts].
+func (p *Plan) KeepStreamed(alone, free, shared int64) (rest int64) {
 	if p.Policy == Manual {
-		return lent
+		return shared
 	}
+	lent := alone + free + shared
 	var streamed, again int64
 	for i := range p.units {
 		if u := &p.units[i]; u.at == Disk {
@@ -123,7 +125,8 @@ func (p *Plan) KeepStreamed(lent int64) (rest int64) {
 		p.kept += int64(float64(again) * float64(kept) / float64(streamed))
 	}
 	p.DiskBytesPerToken -= p.kept
-	return lent - kept
+	p.keptFree = min(max(0, kept-alone), free)
+	return min(shared, lent-kept)
 }
 
 // Streamed returns the bytes that a token would read from the disk if no memory were lent to

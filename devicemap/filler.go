@@ -45,7 +45,8 @@ func (f *filler) index(d Device) int {
 	return slices.IndexFunc(f.budgets, func(b Budget) bool { return b.Device == d })
 }
 
-// rank sorts the free units by the share of their bytes that a token reads.
+// rank sorts the free units by the bytes that a token would read from the disk for each of their
+// bytes in memory.
 func (f *filler) rank() {
 	for i, u := range f.units {
 		if u.at == "" && u.home < 0 {
@@ -61,7 +62,7 @@ func (u *unit) density() float64 {
 	if u.bytes == 0 {
 		return 1
 	}
-	return float64(u.reads) / float64(u.bytes)
+	return float64(u.onDisk.reads) / float64(u.bytes)
 }
 
 // fillGPUs fills the accelerators one after another. Within units of one density it never returns
@@ -143,7 +144,7 @@ func (f *filler) choices() []choice {
 		for _, size := range u.streamSizes(f.needs[i]) {
 			sizes = append(sizes, max(size, fixed))
 		}
-		expert = max(expert, u.expert)
+		expert = max(expert, u.onDisk.expert)
 	}
 	var list []choice
 	for _, size := range distinct(sizes) {
@@ -163,7 +164,7 @@ func (f *filler) pinnedStreams() (units []int64, expert int64) {
 	for i := range f.units {
 		if u := &f.units[i]; u.at == Disk {
 			units[u.wholeOr(i)] += u.stream
-			expert = max(expert, u.expert)
+			expert = max(expert, u.onDisk.expert)
 		}
 	}
 	return units, expert
@@ -203,7 +204,7 @@ func (c choice) better(o choice) bool {
 
 // must reports whether unit i is too large to stream.
 func (f *filler) must(i int, c choice) bool {
-	return f.needs[i] > c.stream || f.units[i].expert > c.expert || f.units[i].band > c.band
+	return f.needs[i] > c.stream || f.units[i].onDisk.expert > c.expert || f.units[i].band > c.band
 }
 
 // staging returns the staging memory of the choice.
@@ -240,7 +241,7 @@ func (f *filler) try(room int64, c choice) choice {
 		}
 	}
 	cached := false
-	var disk unit // the experts on the disk
+	var disk load // the experts on the disk
 	for n, i := range f.free {
 		u := &f.units[i]
 		rest := u.bytes - kept[i]
@@ -260,14 +261,14 @@ func (f *filler) try(room int64, c choice) choice {
 			for k := range keep {
 				if !keep[k] {
 					c.streams = append(c.streams, streamed{i, k})
-					c.reads += u.matrices[k].reads
+					c.reads += u.matrices[k].onDisk.reads
 				}
 			}
 		} else {
-			c.reads += u.reads
+			c.reads += u.onDisk.reads
 		}
 		c.disk += rest - more
-		disk.expertBytes, disk.expertReads = disk.expertBytes+u.expertBytes, disk.expertReads+u.expertReads
+		disk.expertBytes, disk.expertReads = disk.expertBytes+u.onDisk.expertBytes, disk.expertReads+u.onDisk.expertReads
 	}
 	if f.hits != nil && disk.expertBytes > 0 && c.ok {
 		share := cachedShare(2*c.expert+room, disk.expertBytes, c.expert)
@@ -287,7 +288,7 @@ func zeroed[T any](s []T, n int) []T {
 // is too large to stream.
 func (f *filler) least(i int, c choice) (matrices int, bytes int64) {
 	u := &f.units[i]
-	if n, bytes, ok := u.keepFirst(f.needs[i] - c.stream); ok && u.expert <= c.expert && u.band <= c.band {
+	if n, bytes, ok := u.keepFirst(f.needs[i] - c.stream); ok && u.onDisk.expert <= c.expert && u.band <= c.band {
 		return n, bytes
 	}
 	return len(u.matrices), u.bytes
@@ -316,7 +317,7 @@ func leastMemory(units []unit) int64 {
 	for i := range f.units {
 		switch u := &f.units[i]; {
 		case u.at.accelerator():
-			u.dense, u.passage, u.expert, u.matrices = 0, passage{}, 0, nil
+			u.dense, u.passage, u.onDisk.expert, u.matrices = 0, passage{}, 0, nil
 		case u.pin == Disk:
 			u.at = Disk
 		default:

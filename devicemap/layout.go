@@ -29,7 +29,7 @@ func NewLayout(model *meta.Model, policy Policy) (*Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.table, err = newLoadedTable(model.Root, sizes, policy.Loaded); err != nil {
+	if l.table, err = newLoadedTable(model.Root, sizes, policy); err != nil {
 		return nil, err
 	}
 	if err := l.table.checkPaths(policy.Pins); err != nil {
@@ -69,18 +69,19 @@ func (p Policy) complete(model *meta.Model) Policy {
 func (l *Layout) Suits(policy Policy) bool {
 	p, q := &l.policy, policy.complete(l.model)
 	return p.Kind == q.Kind && p.DType == q.DType && p.OffloadBuffers == q.OffloadBuffers && slices.Equal(p.NoSplit, q.NoSplit) &&
-		slices.Equal(p.Pins.entries, q.Pins.entries) && maps.Equal(p.Loaded, q.Loaded) && maps.Equal(p.Bands, q.Bands)
+		slices.Equal(p.Pins.entries, q.Pins.entries) && maps.Equal(p.Loaded, q.Loaded) &&
+		maps.Equal(p.Streamed, q.Streamed) && maps.Equal(p.Bands, q.Bands)
 }
 
 // Solve is like the function [Solve] for the model of l. It uses SequenceKV, UnitKV, HostOnly,
-// ExpertsApart and ExpertHits of policy, and the other fields of l's policy.
+// ExpertsApart, ExpertHits and Tight of policy, and the other fields of l's policy.
 func (l *Layout) Solve(budgets []Budget, policy Policy) (Plan, error) {
 	budgets, err := sortBudgets(budgets)
 	if err != nil {
 		return Plan{}, err
 	}
 	p := l.policy
-	p.SequenceKV, p.UnitKV, p.HostOnly, p.ExpertsApart, p.ExpertHits = policy.SequenceKV, policy.UnitKV, policy.HostOnly, policy.ExpertsApart, policy.ExpertHits
+	p.SequenceKV, p.UnitKV, p.HostOnly, p.ExpertsApart, p.ExpertHits, p.Tight = policy.SequenceKV, policy.UnitKV, policy.HostOnly, policy.ExpertsApart, policy.ExpertHits, policy.Tight
 	switch p.Kind {
 	case Auto:
 		return solveAuto(l.divided.bound(&p), budgets, p)

@@ -10,13 +10,13 @@ import (
 // stays in memory.
 type matrix struct {
 	path    string
-	bytes   int64
-	reads   int64 // as in unit: more than bytes if later units also read it
-	passage       // as in unit
+	load         // in memory; see unit
+	onDisk  load // see unit
+	passage      // see unit
 }
 
 // shared reports whether later units also read m.
-func (m *matrix) shared() bool { return m.reads > m.bytes }
+func (m *matrix) shared() bool { return m.again > 0 }
 
 // smallMatrix is the share of a unit, 1/smallMatrix, below which a module, such as a norm, does
 // not stream by itself.
@@ -39,16 +39,16 @@ func (d *divider) findMatrices(whole int, dense []int32) {
 		if d.nodes[module].path != u.path && d.holdsOnly(module, dense[:n]) {
 			m := matrix{path: d.nodes[module].path}
 			for _, c := range dense[:n] {
-				bytes := int64(d.nodes[c].size)
-				m.bytes, m.reads = m.bytes+bytes, m.reads+int64(1+d.shares[c].again)*bytes
-				m.passage.weigh(bytes, d.bandOf(c))
+				m.load.add(d.nodes[c].size, d.shares[c])
+				m.onDisk.add(d.nodes[c].onDisk, d.shares[c])
+				m.passage.weigh(int64(d.nodes[c].onDisk), d.bandOf(c))
 			}
 			list = append(list, m)
 		}
 		dense = dense[n:]
 	}
 	list = slices.DeleteFunc(list, func(m matrix) bool { return m.bytes == 0 || m.bytes < u.dense/smallMatrix })
-	slices.SortStableFunc(list, func(a, b matrix) int { return cmp.Compare(b.reads, a.reads) })
+	slices.SortStableFunc(list, func(a, b matrix) int { return cmp.Compare(b.onDisk.reads, a.onDisk.reads) })
 	u.matrices = list
 }
 
@@ -148,6 +148,11 @@ func (u *unit) streamSizes(whole int64) []int64 {
 	return sizes
 }
 
+// subtract removes the bytes of a matrix.
+func (l *load) subtract(m *load) {
+	l.bytes, l.reads, l.again = l.bytes-m.bytes, l.reads-m.reads, l.again-m.again
+}
+
 // splitUnits makes streamed matrices units of their own, after the units to which they belong.
 func splitUnits(units []unit, list []streamed) []unit {
 	if len(list) == 0 {
@@ -164,9 +169,10 @@ func splitUnits(units []unit, list []streamed) []unit {
 		for ; len(list) > 0 && list[0].unit == i; list = list[1:] {
 			m := u.matrices[list[0].matrix]
 			whole := &out[moved[i]]
-			whole.bytes, whole.reads, whole.dense = whole.bytes-m.bytes, whole.reads-m.reads, whole.dense-m.bytes
-			whole.stream, whole.banded, whole.again = whole.stream-m.stream, whole.banded-m.banded, whole.again-(m.reads-m.bytes)
-			out = append(out, unit{path: m.path, bytes: m.bytes, reads: m.reads, again: m.reads - m.bytes, dense: m.bytes, passage: m.passage, whole: i, home: -1, at: Disk})
+			whole.load.subtract(&m.load)
+			whole.onDisk.subtract(&m.onDisk)
+			whole.dense, whole.stream, whole.banded = whole.dense-m.bytes, whole.stream-m.stream, whole.banded-m.banded
+			out = append(out, unit{path: m.path, load: m.load, onDisk: m.onDisk, dense: m.bytes, passage: m.passage, whole: i, home: -1, at: Disk})
 		}
 	}
 	for i := range out {

@@ -89,6 +89,7 @@ type Plan struct {
 
 	units         []unit
 	kept          int64 // bytes of matrices in lent memory that a token reads; see KeepStreamed
+	keptFree      int64 // part of the plan's free memory that these matrices take
 	lentToExperts int64 // part of LentBytes
 }
 
@@ -151,6 +152,7 @@ func finish(units []unit, least int64, tight bool, budgets []Budget, p Policy) P
 		if u.home >= 0 && u.pin == "" {
 			u.at = units[u.home].at
 		}
+		u.settle(u.at)
 		if u.whole < 0 || u.pin != "" || u.at != units[u.whole].at {
 			plan.Map.Set(u.path, u.at)
 		}

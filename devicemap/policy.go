@@ -56,9 +56,14 @@ type Policy struct {
 	// Loaded holds the sizes in bytes of parameters that are converted when they are loaded, if
 	// their dtype and DType do not determine them.
 	Loaded map[*meta.Param]int64
+	// Streamed maps the parameters that are converted only if they stay in memory to their size on
+	// the disk, in bytes. They stream as stored.
+	Streamed map[*meta.Param]int64
 	// Bands maps the matrices that stream in bands of rows to the size of their largest band in
 	// bytes. Only a few bands of such a matrix are in memory at a time.
 	Bands map[*meta.Param]int64
+	// Tight makes the window for bands as small as possible, so that no band is read ahead.
+	Tight bool
 	// NoSplit are the classes of modules that are placed as a whole; nil means the model's.
 	NoSplit []string
 	// ExpertHits predicts the share of a token's routed experts that are in the cache. Its

@@ -95,7 +95,7 @@ func solveAuto(d *divider, budgets []Budget, p Policy) (Plan, error) {
 	if err := placePins(d.units, budgets, p); err != nil {
 		return Plan{}, err
 	}
-	for _, tight := range []bool{false, true} {
+	for _, tight := range []bool{p.Tight, true} {
 		f := newFiller(slices.Clone(d.units), budgets)
 		f.hits, f.tight, f.apart = p.ExpertHits, tight, p.ExpertsApart
 		f.rank()
@@ -217,7 +217,7 @@ func solveAccelerate(root *meta.Module, t *table, budgets []Budget, p Policy) (P
 	if err != nil {
 		return Plan{}, err
 	}
-	theirs, err := newLoadedTable(root, sizes, p.Loaded)
+	theirs, err := newLoadedTable(root, sizes, Policy{Loaded: p.Loaded})
 	if err != nil {
 		return Plan{}, err
 	}

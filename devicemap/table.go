@@ -12,10 +12,10 @@ import (
 // parameters, its buffers and its children. The descendants of node i are the range (i, end).
 // Paths are built and sizes are added up once, so that the solvers compare numbers.
 type table struct {
-	loaded map[*meta.Param]int64 // bytes of parameters that are converted; see Policy
-	nodes  []node
-	sizes  sizing
-	ties   []tie
+	loaded, streamed map[*meta.Param]int64 // see Policy
+	nodes            []node
+	sizes            sizing
+	ties             []tie
 }
 
 // A node is one name of the tree. A module with several names has a node for each of them; only
@@ -26,7 +26,8 @@ type node struct {
 	param  *meta.Param
 	buffer *meta.Buffer
 	end    int32
-	size   float64 // bytes of the tensors at and below it
+	size   float64 // bytes of the tensors at and below it, in memory
+	onDisk float64 // the same, on the disk
 	// listed reports that a split of the parent lists the node. It is false for the second name
 	// of one object within one module.
 	listed bool
@@ -50,15 +51,15 @@ const (
 
 // newTable flattens the tree below root.
 func newTable(root *meta.Module, sizes sizing) (*table, error) {
-	return newLoadedTable(root, sizes, nil)
+	return newLoadedTable(root, sizes, Policy{})
 }
 
-// newLoadedTable is newTable with other sizes for some parameters.
-func newLoadedTable(root *meta.Module, sizes sizing, loaded map[*meta.Param]int64) (*table, error) {
+// newLoadedTable is newTable with other sizes for the parameters of p.Loaded and p.Streamed.
+func newLoadedTable(root *meta.Module, sizes sizing, p Policy) (*table, error) {
 	if root == nil {
 		return nil, fmt.Errorf("devicemap: no module tree")
 	}
-	t := &table{sizes: sizes, loaded: loaded}
+	t := &table{sizes: sizes, loaded: p.Loaded, streamed: p.Streamed}
 	if err := t.add(root, "", 0, false, true); err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func (t *table) add(m *meta.Module, path string, depth int, repeated, listed boo
 	t.nodes[at].end = int32(len(t.nodes))
 	for i := at + 1; i < len(t.nodes); i = int(t.nodes[i].end) {
 		c := &t.nodes[i]
-		t.nodes[at].size += c.size
+		t.nodes[at].size, t.nodes[at].onDisk = t.nodes[at].size+c.size, t.nodes[at].onDisk+c.onDisk
 		t.nodes[at].counted = t.nodes[at].counted || c.counted
 		t.nodes[at].hasParam = t.nodes[at].hasParam || c.hasParam
 	}
@@ -113,6 +114,10 @@ func (t *table) addTensor(n node, d meta.DType, elements int64) {
 		}
 		if bytes, ok := t.loaded[n.param]; ok && n.param != nil {
 			n.size = float64(bytes)
+		}
+		n.onDisk = n.size
+		if bytes, ok := t.streamed[n.param]; ok && n.param != nil {
+			n.onDisk = float64(bytes)
 		}
 		n.counted = true
 		n.hasParam = n.param != nil

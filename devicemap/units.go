@@ -12,25 +12,31 @@ import (
 // children, or a tensor of a split module. Parts of it that are units of their own are excluded:
 // its experts, and modules that the user pinned.
 type unit struct {
-	path string
-	// bytes is the size of the unit. reads is the size of the part that one token needs: one row
-	// of a table, the selected experts of an MoE layer, all of anything else. expertBytes and
-	// expertReads are the experts' parts of these.
+	path     string
+	load            // on its device; in memory until it is placed
+	onDisk   load   // if it streams
+	dense    int64  // size in memory of the part that is read whole
+	passage         // of dense, when it streams from the disk
+	pin      Device // "" if the policy may choose
+	whole    int    // for a part: index of the unit to which it belongs; otherwise -1
+	block    bool
+	hostOnly bool  // see Policy.HostOnly
+	kv       int64 // see Policy.UnitKV
+	home     int   // if it only holds tied parameters: the unit with the values; otherwise -1
+	at       Device
+	matrices []matrix // that may be on another device than the rest, the largest first
+}
+
+// A load is the size of weights in memory or on the disk, in bytes. The two differ if weights are converted when they
+// are loaded.
+type load struct {
+	// bytes is the size of the weights. reads is the size of the part that one token needs: one row of a table, the
+	// selected experts of an MoE layer, all of anything else. expertBytes and expertReads are the experts' parts of
+	// these.
 	bytes, reads             int64
 	expertBytes, expertReads int64
 	again                    int64 // part of reads that repeats others, of tensors that later units also read
-	// dense is the size of the part that is read whole. expert is the size of one of its experts,
-	// which stream one by one.
-	dense, expert int64
-	passage              // of dense, when it streams from the disk
-	pin           Device // "" if the policy may choose
-	whole         int    // for a part: index of the unit to which it belongs; otherwise -1
-	block         bool
-	hostOnly      bool  // see Policy.HostOnly
-	kv            int64 // see Policy.UnitKV
-	home          int   // if it only holds tied parameters: the unit with the values; otherwise -1
-	at            Device
-	matrices      []matrix // that may be on another device than the rest, the largest first
+	expert                   int64 // size of one expert; experts stream one by one
 }
 
 // A share describes the part of a tensor that one token reads.
@@ -176,7 +182,7 @@ func (d *divider) add(i int32) {
 func (d *divider) addTensor(unit int, c int32) {
 	s := d.shares[c]
 	s.band = d.bandOf(c)
-	d.units[unit].weigh(d.nodes[c].size, s)
+	d.units[unit].weigh(d.nodes[c].size, d.nodes[c].onDisk, s)
 	d.owner[c] = unit
 }
 
@@ -228,7 +234,7 @@ func (d *divider) addStack(whole int, c int32) {
 			d.addTensor(part, p)
 		}
 		if d.shares[c+1].experts > 0 {
-			d.units[part].oneExpert(int64(d.nodes[c].size) / int64(d.stack(c)))
+			d.units[part].oneExpert(&d.nodes[c], d.stack(c))
 		}
 		return
 	}
@@ -244,39 +250,60 @@ func (d *divider) addStack(whole int, c int32) {
 // addExpert adds expert e of stack c. Expert 0 gets the remainder of the division.
 func (d *divider) addExpert(unit int, c int32, e int) {
 	count := d.stack(c)
-	d.units[unit].oneExpert(int64(d.nodes[c].size) / int64(count))
-	for p := c + 1; p < d.nodes[c].end; p++ {
-		size := math.Floor(d.nodes[p].size / float64(count))
+	d.units[unit].oneExpert(&d.nodes[c], count)
+	slab := func(size float64) float64 {
+		one := math.Floor(size / float64(count))
 		if e == 0 {
-			size = d.nodes[p].size - size*float64(count-1)
+			return size - one*float64(count-1)
 		}
+		return one
+	}
+	for p := c + 1; p < d.nodes[c].end; p++ {
 		s, ok := d.shares[p]
 		if !ok {
 			s.of = 1
 		}
-		d.units[unit].weigh(size, share{of: s.of, experts: c})
+		d.units[unit].weigh(slab(d.nodes[p].size), slab(d.nodes[p].onDisk), share{of: s.of, experts: c})
 		d.owner[p] = unit
 	}
 }
 
-// oneExpert records the bytes of an expert with all of its matrices.
-func (u *unit) oneExpert(bytes int64) { u.expert = max(u.expert, bytes) }
+// oneExpert records the size of an expert, with all of its matrices, of a stack of count experts.
+func (u *unit) oneExpert(stack *node, count int) {
+	u.expert = max(u.expert, int64(stack.size)/int64(count))
+	u.onDisk.expert = max(u.onDisk.expert, int64(stack.onDisk)/int64(count))
+}
 
-// weigh adds a tensor of the given bytes, or the slab of one expert.
-func (u *unit) weigh(bytes float64, s share) {
-	u.bytes += int64(bytes)
+// weigh adds a tensor of the given bytes in memory and on the disk, or the slab of one expert.
+func (u *unit) weigh(bytes, onDisk float64, s share) {
+	u.load.add(bytes, s)
+	u.onDisk.add(onDisk, s)
+	if !s.lookup && s.experts == 0 {
+		u.dense += int64(bytes)
+		u.passage.weigh(int64(onDisk), s.band)
+	}
+}
+
+// add adds a tensor of the given size.
+func (l *load) add(bytes float64, s share) {
+	l.bytes += int64(bytes)
 	switch {
 	case s.lookup:
-		u.reads += int64(math.Ceil(bytes * s.of))
+		l.reads += int64(math.Ceil(bytes * s.of))
 	case s.experts > 0:
 		reads := int64(math.Ceil(bytes * s.of))
-		u.reads += reads
-		u.expertBytes, u.expertReads = u.expertBytes+int64(bytes), u.expertReads+reads
+		l.reads += reads
+		l.expertBytes, l.expertReads = l.expertBytes+int64(bytes), l.expertReads+reads
 	default:
 		again := int64(s.again) * int64(bytes)
-		u.reads, u.again = u.reads+int64(bytes)+again, u.again+again
-		u.dense += int64(bytes)
-		u.passage.weigh(int64(bytes), s.band)
+		l.reads, l.again = l.reads+int64(bytes)+again, l.again+again
+	}
+}
+
+// settle puts the unit on a device. On the disk it has its size there.
+func (u *unit) settle(d Device) {
+	if u.at = d; d == Disk {
+		u.load = u.onDisk
 	}
 }
 

@@ -139,3 +139,22 @@ func (d *placed) reads() int64 {
 	parts := func(size int) int64 { return int64((prompt + size - 1) / size) }
 	return parts(tokens)*experts + parts(min(tokens, d.options.limits().Tile))*dense + usualAnswer*token
 }
+
+// aheadShare bounds the cost of reading bands ahead: its window makes a token read at most 1/aheadShare more.
+const aheadShare = 16
+
+// tighten returns a plan that reads no bands ahead if a token then reads much less. It matters to small models, and to those
+// that almost fit: the window for reading ahead is up to 32 MiB.
+func (p *placement) tighten(d placed, o Options) placed {
+	if reads := d.plan.DiskBytesPerToken; d.plan.BelowLeast || !streams(&d.plan) || reads > aheadShare*devicemap.BandAhead {
+		return d
+	}
+	o.tight = true
+	o.MaxBatchTokens, o.wholePass, o.borrows, o.leastScratch = d.options.MaxBatchTokens, d.options.wholePass, d.options.borrows, d.options.leastScratch
+	next, err := p.place(o)
+	if err != nil || next.plan.BelowLeast || d.plan.DiskBytesPerToken-next.plan.DiskBytesPerToken < d.plan.DiskBytesPerToken/aheadShare {
+		return d
+	}
+	next.plan.Least = d.plan.Least
+	return next
+}

@@ -24,8 +24,8 @@ const (
 	mostColumns = 16 << 20
 )
 
-// bandsOf returns the matrices of program that stream in bands, with the bytes of the largest
-// band. loaded has the bytes of converted weights.
+// bandsOf returns the matrices of program that stream in bands, with the bytes of the largest band.
+// loaded are the bytes of weights that are converted where they stream; see streamedAs.
 func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map[*meta.Param]int64 {
 	size := func(p *meta.Param) int64 {
 		if n := loaded[p]; n > 0 {
@@ -84,7 +84,7 @@ func (p *placement) withColumns(base placed, o *Options) (placed, error) {
 	}
 	narrow, with := *p, *o
 	with.columns = true
-	narrow.bands = with.bandsOf(p.program, p.loaded)
+	narrow.bands = with.bandsOf(p.program, o.streamedAs(p.loaded))
 	if maps.Equal(narrow.bands, p.bands) {
 		return base, nil
 	}

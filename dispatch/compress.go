@@ -205,7 +205,7 @@ func (p *Planner) planSmaller(coded Options, plan devicemap.Plan, planned Option
 			return kept, with, nil
 		}
 	}
-	smaller, with, err := p.planInMemory(coded, all)
+	smaller, with, err := p.planInMemory(coded)
 	if err == nil && with.coded && codedSaves*float64(smaller.DiskBytesPerToken) <= float64(plan.DiskBytesPerToken) {
 		return smaller, with, nil
 	}
@@ -262,7 +262,7 @@ func CodingOf(skeleton *meta.Model, plan *devicemap.Plan, o *Options) *Coding {
 		return nil
 	}
 	c := &Coding{Gain: o.gain, LimitBytes: plan.Device(devicemap.CPU).LimitBytes, Fits: !onDisk(plan), Found: o.codedSizes != nil,
-		Kept: o.keptCodes, InMemory: o.unkept != nil}
+		Kept: o.keptCodes, InMemory: o.inMemory}
 	coded := o.codedBytes(skeleton)
 	for _, p := range skeleton.Root.AllParams() {
 		if p.SameAs != nil {

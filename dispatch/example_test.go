@@ -41,7 +41,7 @@ func ExamplePlan() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	plan, _, err := dispatch.Plan(skeleton, dispatch.Options{Threads: 1, MaxSequences: 1, MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: 320 << 20}}})
+	plan, _, err := dispatch.Plan(skeleton, dispatch.Options{Threads: 1, MaxSequences: 1, MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: 256 << 20}}})
 	if err != nil {
 		log.Fatal(err)
 	}

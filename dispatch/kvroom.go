@@ -115,7 +115,7 @@ func (k *kvRoom) grown(plan *devicemap.Plan) int64 {
 		return host.KVBytes
 	}
 	most := host.KVBytes + max(0, host.LimitBytes-host.Used())
-	if k.options.loadedAs() == meta.QuantNone || k.options.unkept != nil {
+	if k.options.loadedAs() == meta.QuantNone || k.options.inMemory {
 		most += host.WeightsBytes
 	}
 	return max(host.KVBytes, min(most, k.most))

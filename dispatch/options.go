@@ -155,7 +155,8 @@ type Options struct {
 	coded      bool                  // weights are coded, see Compress
 	codedSizes map[*meta.Param]int64 // of KnownCoding; nil if no earlier start has recorded them
 	canKeep    func() error          // of KnownCoding: why coded weights on the disk cannot be kept; nil if that is unknown
-	unkept     map[*meta.Param]bool  // parameters that are stored plain because only weights in memory are coded; nil if those on the disk are coded too
+	inMemory   bool                  // code only weights in memory; those on the disk are read as stored
+	unkept     map[*meta.Param]bool  // with inMemory: parameters that are read as stored, because the plan has them on the disk
 	keptCodes  bool                  // of KnownCoding: an earlier start has coded the weights in a file
 	codedSpeed func() float64        // of KnownCoding: returns the speedup of coded weights in memory, 0 if unknown; nil: do not ask
 	gain       float64               // the result of codedSpeed in Plan
@@ -168,6 +169,7 @@ type Options struct {
 	// wholePass runs all rows of a pass through a block together, so that the pass reads streamed
 	// matrices once. Activations that short passes do not use are lent to these matrices.
 	wholePass bool
+	tight     bool  // no band is read ahead; see tighten
 	kvUsual   int64 // bytes of the KV cache that the plan expects sequences to use
 	kvGrown   int64 // bytes to which the KV cache may grow; see kvRoom
 	// columns streams GPTQ and AWQ matrices in bands of outputs, which takes less memory and

@@ -33,8 +33,10 @@ func (p *Planner) planAs(o Options) (devicemap.Plan, Options, error) {
 	}
 	skeleton := p.skeleton
 	o.scratches, o.Threads = newScratches(p.sizers), o.withDefaults(skeleton).Threads
+	o.unkept = nil
 	a := placement{Planner: p, loaded: o.loadedBytes(skeleton)}
-	a.bands = o.bandsOf(program, a.loaded)
+	a.streamed = o.storedBytes(a.loaded)
+	a.bands = o.bandsOf(program, o.streamedAs(a.loaded))
 	if a.adapters, a.gpuAdapters, err = o.adapterBytes(skeleton, program); err != nil {
 		return devicemap.Plan{}, o, err
 	}
@@ -45,8 +47,11 @@ func (p *Planner) planAs(o Options) (devicemap.Plan, Options, error) {
 	if err != nil {
 		return placed.plan, placed.options, err
 	}
-	placed = a.amortise(placed, o)
+	placed = a.tighten(a.amortise(placed, o), o)
 	o, plan := placed.options, &placed.plan
+	if o.inMemory {
+		o.unkept = o.codedOnDisk(skeleton, plan)
+	}
 	if plan.BelowLeast && o.StrictMemory {
 		return *plan, o, fmt.Errorf("dispatch: the limit of %s on the cpu is less than the minimum of %s: raise the limit (--max-memory, or that of the control group) or lower --max-model-len",
 			devicemap.FormatSize(plan.Device(devicemap.CPU).LimitBytes), devicemap.FormatSize(plan.Least))
@@ -68,6 +73,7 @@ func (p *Planner) planAs(o Options) (devicemap.Plan, Options, error) {
 type placement struct {
 	*Planner
 	loaded      map[*meta.Param]int64
+	streamed    map[*meta.Param]int64
 	bands       map[*meta.Param]int64
 	adapters    int64 // bytes on the host,
 	gpuAdapters int64 // and on each GPU
@@ -102,7 +108,8 @@ func (p *placement) place(o Options) (placed, error) {
 	}
 	policy := o.DeviceMap
 	policy.SequenceKV = kv.sequence
-	policy.Loaded, policy.Bands, policy.ExpertHits = p.loaded, p.bands, o.expertHits()
+	policy.Loaded, policy.Streamed, policy.Bands, policy.ExpertHits = p.loaded, p.streamed, p.bands, o.expertHits()
+	policy.Tight = o.tight
 	plan, err := p.solve(budgets, policy, kv, &o)
 	if err != nil {
 		return placed{plan, o}, p.explainGPU(err, &o)
@@ -114,9 +121,9 @@ func (p *placement) place(o Options) (placed, error) {
 		plan.Least -= o.activationBytes(p.skeleton, p.program, o.limitsOf(o.plannedTokens())) - least.activationBytes(p.skeleton, p.program, o.limitsOf(o.plannedTokens()))
 	}
 	plan.Warnings = append(append(plan.Warnings, p.unusedGPUs()...), limitWarnings(o.MaxMemory)...)
-	unused := kv.unused(&plan)
-	matrices := unusedByRequests(kv.lendableRequests(&plan), 0) + o.unusedActivations(p.skeleton, p.program, &plan, o.keptTokens()) + freeBytes(&plan)
-	if plan.CacheExperts(min(unused, plan.KeepStreamed(unused+matrices)), o.expertHits()); plan.ExpertCacheBytes > 0 {
+	matrices := unusedByRequests(kv.lendableRequests(&plan), 0) + o.unusedActivations(p.skeleton, p.program, &plan, o.keptTokens())
+	lent := plan.KeepStreamed(matrices, freeBytes(&plan), kv.unused(&plan))
+	if plan.CacheExperts(lent, o.expertHits()); plan.ExpertCacheBytes > 0 {
 		plan.ExpertHitsFrom = "the curve of usual routings; none was recorded for this model"
 		if o.Routing != nil {
 			plan.ExpertHitsFrom = fmt.Sprintf("%d recorded passes", o.Routing.Passes())

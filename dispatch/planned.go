@@ -86,7 +86,7 @@ func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {
 	}
 	loaded := m.options.loadedBytes(m.skeleton)
 	plan, err := devicemap.Solve(m.skeleton, budgets, devicemap.Policy{Kind: devicemap.Manual, Pins: devices, Loaded: loaded,
-		Bands: m.options.bandsOf(m.program, loaded)})
+		Bands: m.options.bandsOf(m.program, m.options.streamedAs(loaded))})
 	m.options.wholePass = plan.DiskBytesPerToken > plan.ExpertBytesPerToken
 	for i := range plan.Devices {
 		d := &plan.Devices[i]

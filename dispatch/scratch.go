@@ -67,6 +67,7 @@ type demandKey struct {
 	program  *nn.Program
 	loaded   meta.QuantFormat
 	adapters bool
+	inMemory bool // weights are used in both formats
 }
 
 // activationBytes returns the memory of activations for passes within the limits l.
@@ -105,17 +106,22 @@ func (o *Options) scratch(skeleton *meta.Model, program *nn.Program, l nn.Limits
 }
 
 func (o *Options) demandKey(program *nn.Program) demandKey {
-	return demandKey{program, o.loadedAs(), len(o.Adapters) > 0 || o.AdapterMemory > 0}
+	return demandKey{program, o.loadedAs(), len(o.Adapters) > 0 || o.AdapterMemory > 0, o.inMemory}
 }
 
 // demand returns what passes require of a backend.
 func (o *Options) demand(skeleton *meta.Model, program *nn.Program) *nn.Demand {
 	loaded, key := o.loadedBytes(skeleton), o.demandKey(program)
-	return program.Demand(func(p *meta.Param) meta.QuantFormat {
+	stored := []meta.QuantFormat{meta.QuantNone}
+	formats := []meta.QuantFormat{key.loaded}
+	if o.inMemory {
+		formats = append(formats, meta.QuantNone)
+	}
+	return program.Demand(func(p *meta.Param) []meta.QuantFormat {
 		if loaded[p] > 0 {
-			return key.loaded
+			return formats
 		}
-		return meta.QuantNone
+		return stored
 	}, key.adapters)
 }
 

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/meta"
@@ -26,7 +25,7 @@ func (p *Planner) planKept(o Options, plan devicemap.Plan, planned Options, err 
 	if why == nil {
 		return plan, planned, nil
 	}
-	plan, planned, err = p.planInMemory(o, plan)
+	plan, planned, err = p.planInMemory(o)
 	if err == nil {
 		plan.Warnings = append(plan.Warnings, fmt.Sprintf("weights on the disk are read as stored, because coded ones cannot be kept: %v", why))
 		planned.planned = &plan
@@ -35,21 +34,37 @@ func (p *Planner) planKept(o Options, plan devicemap.Plan, planned Options, err 
 }
 
 // planInMemory returns a plan that codes only weights in memory: those on the disk are read as
-// stored, and no file is written. all is the plan of o with all weights coded.
-func (p *Planner) planInMemory(o Options, all devicemap.Plan) (plan devicemap.Plan, planned Options, err error) {
-	o.unkept = map[*meta.Param]bool{}
-	more := o.codedOnDisk(p.skeleton, &all) // maybe none: tables on the disk are not coded
-	for again := true; again; again = err == nil && len(more) > 0 {
-		maps.Copy(o.unkept, more)
-		if len(o.codedBytes(p.skeleton)) == 0 { // all of them are on the disk
-			o.coded, o.Compress, o.unkept = false, CompressNone, nil
-			return p.planAs(o)
-		}
-		plan, planned, err = p.planAs(o)
-		err = ignoreDisk(err)
-		more = o.codedOnDisk(p.skeleton, &plan)
+// stored, and no file is written.
+func (p *Planner) planInMemory(o Options) (devicemap.Plan, Options, error) {
+	o.inMemory = true
+	plan, planned, err := p.planAs(o)
+	if err == nil && len(planned.codedBytes(p.skeleton)) == 0 { // all of them are on the disk
+		o.coded, o.inMemory, o.Compress = false, false, CompressNone
+		return p.planAs(o)
 	}
 	return plan, planned, err
+}
+
+// streamedAs returns the sizes of weights that are also converted when they stream. loaded has the
+// sizes of weights that are converted in memory.
+func (o *Options) streamedAs(loaded map[*meta.Param]int64) map[*meta.Param]int64 {
+	if o.inMemory {
+		return nil
+	}
+	return loaded
+}
+
+// storedBytes returns the sizes on the disk of the weights in loaded if these are converted only in
+// memory, or nil; see [devicemap.Policy.Streamed].
+func (o *Options) storedBytes(loaded map[*meta.Param]int64) map[*meta.Param]int64 {
+	if !o.inMemory {
+		return nil
+	}
+	stored := make(map[*meta.Param]int64, len(loaded))
+	for p := range loaded {
+		stored[p] = p.Bytes()
+	}
+	return stored
 }
 
 // ignoreDisk returns err, or nil if err says that there is no folder for coded weights on the

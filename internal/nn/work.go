@@ -89,10 +89,10 @@ type demanded struct {
 	topK   int // of the experts that weight stacks, otherwise 0
 }
 
-// Demand returns what passes of p require of a backend. loaded returns the format that a
-// parameter is converted to when it is loaded, or QuantNone. If low is set, adapters may be added
-// to every layer.
-func (p *Program) Demand(loaded func(*meta.Param) meta.QuantFormat, low bool) *Demand {
+// Demand returns what passes of p require of a backend. formats returns the formats in which a
+// parameter is used: those that it is converted to when it is loaded, and QuantNone for the stored
+// one. If low is set, adapters may be added to every layer.
+func (p *Program) Demand(formats func(*meta.Param) []meta.QuantFormat, low bool) *Demand {
 	d := &Demand{program: p}
 	seen := map[any]bool{}
 	add := func(m *mapped, weight backend.Matrix) {
@@ -103,7 +103,9 @@ func (p *Program) Demand(loaded func(*meta.Param) meta.QuantFormat, low bool) *D
 	}
 	for i := range p.asked.maps {
 		m := &p.asked.maps[i]
-		add(m, m.matrix(loaded(m.weight.Param)))
+		for _, f := range formats(m.weight.Param) {
+			add(m, m.matrix(f))
+		}
 		if low {
 			for _, dtype := range []meta.DType{meta.Float32, meta.BFloat16} {
 				weight := backend.Matrix{Tensor: tensor.Tensor{DType: dtype, Rank: 2}}

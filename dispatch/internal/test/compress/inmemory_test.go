@@ -54,7 +54,8 @@ func TestAutoCodesWeightsInMemory(t *testing.T) {
 	from := m.Status().TierReadBytes
 	dispatchtest.SameLogits(t, "settled", dispatchtest.ForcedLogits(t, m, ids, prompt, 8), want)
 	passes := int64(len(ids) - prompt + (prompt+7)/8)
-	if read, per := m.Status().TierReadBytes-from, plan.DiskBytesPerToken; read > passes*(per+per/8) {
+	// Activations of the prompt take the lent memory back, so that what it kept is read again.
+	if read, per := m.Status().TierReadBytes-from, plan.DiskBytesPerToken; read > passes*(per+per/8)+2*plan.LentBytes {
 		t.Errorf("%d passes read %d bytes, planned are %d for each", passes, read, per)
 	}
 	m.SetMemoryLimit(m.SetMemoryLimit(0))
