@@ -149,12 +149,17 @@ func Bind(ck *Checkpoint, model *meta.Model) (*Binding, error) {
 		case model.OtherPart(t.Name):
 			b.others.Tensors++
 			b.others.Bytes += t.Size
+		case slices.ContainsFunc(besideProducts, func(end string) bool { return strings.HasSuffix(t.Name, end) }):
+			return nil, failf(t.File.Name, t.Name, "changes the products of weights, which is not supported: take the model's bfloat16 folder with --quantize q4_0, or a GGUF file")
 		default:
 			b.unexpected = append(b.unexpected, t.Name)
 		}
 	}
 	return b, nil
 }
+
+// besideProducts end the names of tensors by which modelopt multiplies activations, or which it adds to products, without a word in the config.
+var besideProducts = []string{".pre_quant_scale", ".svdquant_lora_a", ".svdquant_lora_b"}
 
 // Unexpected returns, in file order, the tensors that no parameter uses and that the model does
 // not ignore. Callers should log them once, as a warning.

@@ -37,6 +37,7 @@ var ggufFormats = map[gguf.Type]meta.QuantFormat{
 	gguf.IQ4_NL: meta.QuantIQ4NL, gguf.IQ4_XS: meta.QuantIQ4XS, gguf.MXFP4: meta.QuantMXFP4Block,
 	gguf.IQ2_XXS: meta.QuantIQ2XXS, gguf.IQ2_XS: meta.QuantIQ2XS, gguf.IQ2_S: meta.QuantIQ2S, gguf.IQ3_XXS: meta.QuantIQ3XXS, gguf.IQ3_S: meta.QuantIQ3S,
 	gguf.IQ1_S: meta.QuantIQ1S, gguf.IQ1_M: meta.QuantIQ1M, gguf.TQ1_0: meta.QuantTQ10, gguf.TQ2_0: meta.QuantTQ20,
+	gguf.NVFP4: meta.QuantNVFP4Block, gguf.Q1_0: meta.QuantQ10, gguf.Q2_0: meta.QuantQ20,
 }
 
 // openGGUF opens a GGUF file, with all parts of a split one.
@@ -202,6 +203,9 @@ func (c *Checkpoint) addGGUF(f *File, info *gguf.Tensor, model *folder.Folder) e
 	if !ok {
 		return nil
 	}
+	if name.Scales != nil {
+		return c.addScale(f, info, name)
+	}
 	shape := name.Layout.Shape(info.Shape)
 	if !name.Stack && name.Layout == folder.Same && len(shape) == 3 { // matrices of heads, one after another
 		shape = []int{shape[0] * shape[1], shape[2]}
@@ -236,6 +240,43 @@ func (c *Checkpoint) addGGUF(f *File, info *gguf.Tensor, model *folder.Folder) e
 		slice := t
 		slice.Name, slice.Offset = before+strconv.Itoa(i)+after, t.Offset+int64(i)*t.Size
 		if err := c.addTensor(slice); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addScale adds a tensor that multiplies the values of another: a number, or one for each slice of a stack.
+func (c *Checkpoint) addScale(f *File, info *gguf.Tensor, name folder.Name) error {
+	if info.Type != gguf.F32 || len(info.Shape) != 1 || !name.Stack && info.Shape[0] != 1 || info.Shape[0] > maxSlices {
+		return failf(f.label(), info.Name, "got %v of shape %v, want scales of F32", info.Type, info.Shape)
+	}
+	if name.Scales.Type != gguf.NVFP4 {
+		scales, err := ggufFloats(f, info)
+		if i := slices.IndexFunc(scales, func(x float64) bool { return x != 1 }); err == nil && i >= 0 {
+			return failf(f.label(), info.Name, "a scale of %v for weights of %v is not supported, want NVFP4: take a file of another type", scales[i], name.Scales.Type)
+		}
+		return err
+	}
+	names := []string{name.Name}
+	switch before, after, _ := strings.Cut(name.Name, "{}"); {
+	case name.Parts != nil:
+		names = nil
+		for _, p := range name.Parts {
+			names = append(names, p.Name)
+		}
+	case name.Stack:
+		names = names[:0]
+		for i := range info.Shape[0] {
+			names = append(names, before+strconv.Itoa(i)+after)
+		}
+	}
+	for i, name := range names {
+		at := info.Offset
+		if info.Shape[0] > 1 {
+			at += 4 * int64(i)
+		}
+		if err := c.addTensor(Tensor{Name: name, Shape: []int{1}, DType: meta.Float32, File: f, Offset: at, Size: 4}); err != nil {
 			return err
 		}
 	}
@@ -301,6 +342,11 @@ func (c *Checkpoint) addTensor(t Tensor) error {
 // openOneGGUF opens the only model among a folder's GGUF files.
 func openOneGGUF(from fileFolder, names []string) (*Checkpoint, error) {
 	models := ggufModels(names)
+	if len(models) > 1 { // importance matrices, drafts and adapters may be beside the model
+		if own := slices.DeleteFunc(slices.Clone(models), func(name string) bool { return !ggufServes(from, name) }); len(own) > 0 {
+			models = own
+		}
+	}
 	switch len(models) {
 	case 0:
 		return nil, failf(from.label(), "", "no model among its GGUF files (%s)", list(names))
@@ -315,7 +361,7 @@ func openOneGGUF(from fileFolder, names []string) (*Checkpoint, error) {
 func ggufModels(names []string) []string {
 	var models []string
 	for _, name := range names {
-		if !isGGUF(name) || strings.HasPrefix(strings.ToLower(name), "mmproj") || strings.HasPrefix(name, ".") {
+		if !isGGUF(name) || strings.Contains(strings.ToLower(name), "mmproj") || strings.HasPrefix(name, ".") {
 			continue
 		}
 		if parts, err := ggufParts(name); err == nil && parts[0] != name {
@@ -324,6 +370,17 @@ func ggufModels(names []string) []string {
 		models = append(models, name)
 	}
 	return models
+}
+
+// ggufServes reports whether a file has a model of an architecture that is supported, or cannot be read.
+func ggufServes(from fileFolder, name string) bool {
+	f, err := from.open(name)
+	if err != nil {
+		return true
+	}
+	defer f.close()
+	head, err := gguf.Read(fileReader{f}, f.Size)
+	return err != nil || folder.Serves(head.Meta)
 }
 
 // Files returns the files of the model at path other than its weights, such as config.json and

@@ -108,7 +108,9 @@ func TestGGUFsThatAreRefused(t *testing.T) {
 		"other.gguf":                   {[]gguftest.Key{{Name: "general.architecture", Value: "mamba9"}}, nil, "other.gguf: general.architecture: got \"mamba9\", which is not supported; docs/models.md lists the "},
 		"no-keys.gguf":                 {[]gguftest.Key{{Name: "general.architecture", Value: "llama"}}, nil, "the key is missing"},
 		"no-embedding.gguf":            {llamaKeys(), nil, "token_embd.weight"},
-		"type.gguf":                    {llamaKeys(), []gguftest.Tensor{embedding, {Name: "output.weight", Type: gguf.NVFP4, Shape: []int{1, 64}, Data: make([]byte, 36)}}, "NVFP4"},
+		"type.gguf":                    {llamaKeys(), []gguftest.Tensor{embedding, {Name: "output.weight", Type: gguf.Q8_1, Shape: []int{1, 32}, Data: make([]byte, 36)}}, "Q8_1 has no kernels"},
+		"scale.gguf":                   {llamaKeys(), []gguftest.Tensor{embedding, floatTensor("blk.0.attn_q.weight", 32, 32), floatTensor("blk.0.attn_q.scale", 1)}, "blk.0.attn_q.scale: a scale of 0 for weights of F32"},
+		"scales.gguf":                  {llamaKeys(), []gguftest.Tensor{embedding, floatTensor("blk.0.attn_q.weight", 32, 32), floatTensor("blk.0.attn_q.scale", 2)}, "blk.0.attn_q.scale: got F32 of shape [2]"},
 		"part-00003-of-00002.gguf":     {llamaKeys(), []gguftest.Tensor{embedding}, "part 3 of 2"},
 		"whole-00001-of-00001.gguf":    {llamaKeys(gguftest.Key{Name: "split.no", Value: uint32(2)}), []gguftest.Tensor{embedding}, "split.no"},
 		"counted.gguf":                 {llamaKeys(gguftest.Key{Name: "split.tensors.count", Value: int32(5)}), []gguftest.Tensor{embedding}, "split.tensors.count"},
@@ -126,6 +128,55 @@ func TestGGUFsThatAreRefused(t *testing.T) {
 	}
 	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "counted.gguf") || !strings.Contains(err.Error(), "type.gguf") {
 		t.Errorf("a folder of several: %v", err)
+	}
+}
+
+// TestScalesBesideGGUFWeightsAreUsedOrRefused: a scale of 1 and scales of activations change nothing. One of NVFP4 is a tensor of the
+// model. Others were listed as unexpected, and the model answered without them.
+func TestScalesBesideGGUFWeightsAreUsedOrRefused(t *testing.T) {
+	one := gguftest.Tensor{Name: "blk.0.attn_q.scale", Type: gguf.F32, Shape: []int{1}, Data: []byte{0, 0, 0x80, 0x3f}}
+	four := gguftest.Tensor{Name: "blk.0.attn_k.weight", Type: gguf.NVFP4, Shape: []int{1, 64}, Data: make([]byte, 36)}
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	tensors := []gguftest.Tensor{floatTensor("token_embd.weight", 48, 32), floatTensor("blk.0.attn_q.weight", 32, 32), one, floatTensor("blk.0.attn_q.input_scale", 1), four, floatTensor("blk.0.attn_k.scale", 1)}
+	if err := os.WriteFile(path, gguftest.Write(llamaKeys(), tensors), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const attention = "model.layers.0.self_attn."
+	if names := slices.Sorted(c.Names()); !slices.Equal(names, []string{"model.embed_tokens.weight", attention + "k_proj.weight", attention + "k_proj.weight.scale", attention + "q_proj.weight"}) {
+		t.Errorf("got tensors %v", names)
+	}
+}
+
+// TestFilesBesideAGGUFModelAreNotModels: a folder with a projector of images, an importance matrix and a draft of another architecture
+// beside the model opens the model. It was an error that listed several models.
+func TestFilesBesideAGGUFModelAreNotModels(t *testing.T) {
+	dir := t.TempDir()
+	kind := func(name string) []gguftest.Key {
+		return llamaKeys(gguftest.Key{Name: "general.type", Value: name})
+	}
+	for name, keys := range map[string][]gguftest.Key{
+		"m-Q4_K_M.gguf": kind("model"), "m-mmproj-F16.gguf": kind("mmproj"), "m-imatrix.gguf": {{Name: "general.type", Value: "imatrix"}}, "adapter.gguf": kind("adapter"),
+		"draft.gguf": {{Name: "general.architecture", Value: "dflash"}},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), gguftest.Write(keys, []gguftest.Tensor{floatTensor("token_embd.weight", 48, 32)}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Name() != "m-Q4_K_M" {
+		t.Errorf("got model %q", c.Name())
+	}
+	c.Close()
+	if _, err := Open(filepath.Join(dir, "m-imatrix.gguf")); err == nil || !strings.Contains(err.Error(), `general.type: got "imatrix", want "model"`) {
+		t.Errorf("an importance matrix: %v", err)
 	}
 }
 

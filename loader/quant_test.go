@@ -73,6 +73,15 @@ func TestBindQuantisedRefused(t *testing.T) {
 	}
 }
 
+// TestBindRejectsFactorsOfActivations: tensors of modelopt that multiply activations were listed as unexpected, and answers were wrong.
+func TestBindRejectsFactorsOfActivations(t *testing.T) {
+	weight := param("w", meta.BFloat16, []int{4, 4}, meta.TensorSource{Tensor: "q.weight"})
+	_, err := Bind(inMemory(t, raw("q.weight", meta.BFloat16, 4, 4), raw("q.pre_quant_scale", meta.BFloat16, 4)), &meta.Model{Root: module("", weight)})
+	if err == nil || !strings.Contains(err.Error(), "q.pre_quant_scale: changes the products of weights") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestBindRejectsDamagedCompanionsOfPublishedFormats: a companion that is missing, has another shape or another
 // type is a problem with the tensor's name.
 func TestBindRejectsDamagedCompanionsOfPublishedFormats(t *testing.T) {

@@ -57,6 +57,9 @@ const (
 	QuantIQ1M
 	QuantTQ10
 	QuantTQ20
+	QuantNVFP4Block // the numbers of QuantNVFP4ModelOpt, with scales of 16 columns in the block; Global is optional
+	QuantQ10
+	QuantQ20
 	// QuantInt8 has a signed byte for each element of [rows, columns]. A value is (code - zero) ·
 	// scale of its block of Rows × Columns. Missing zeros are 0.
 	QuantInt8
@@ -94,6 +97,8 @@ const (
 	// in the low half. A value is code · 2^(scale-127), with one byte per scale in [rows,
 	// columns/32].
 	QuantMXFP4Packed
+	// QuantInt8Packed is QuantInt4Packed with integers of 8 bits, four in an int32; without zeros they are 128.
+	QuantInt8Packed
 	quantFormats
 )
 
@@ -195,6 +200,8 @@ var (
 	// packedAlongRows is the size of zeros with eight rows in an int32, for each group of
 	// columns.
 	packedAlongRows = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, packedZeros), ceil(columns, q.Columns) }
+	// quartersAlongRows are those of four rows, of 8 bits.
+	quartersAlongRows = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, 4), ceil(columns, q.Columns) }
 )
 
 // formats is the table of formats.
@@ -251,6 +258,12 @@ var formats = [quantFormats]Format{
 	QuantIQ1M:       {Name: "iq1_m", Layout: OutputsFirst, Codes: blockOf(256, 56)},
 	QuantTQ10:       {Name: "tq1_0", Layout: OutputsFirst, Codes: blockOf(256, 54)},
 	QuantTQ20:       {Name: "tq2_0", Layout: OutputsFirst, Codes: blockOf(256, 66)},
+	QuantNVFP4Block: {
+		Name: "nvfp4 block", Layout: OutputsFirst, Codes: blockOf(64, 36),
+		Global: Companion{Suffix: ScaleSuffix, DTypes: []DType{Float32}, Optional: true, size: perMatrix},
+	},
+	QuantQ10: {Name: "q1_0", Layout: OutputsFirst, Codes: blockOf(128, 18)},
+	QuantQ20: {Name: "q2_0", Layout: OutputsFirst, Codes: blockOf(64, 18)},
 	QuantInt8: {
 		Name: "int8", Published: true,
 		Codes:  Packed{DTypes: []DType{Int8}, Rows: 1, Columns: 1},
@@ -310,7 +323,19 @@ var formats = [quantFormats]Format{
 		Scales: Companion{Suffix: "_scale", Other: "_scale_inv", Instead: besideWeights, DTypes: powerDTypes, size: perBlock},
 		group:  func(*quantised, int, int, []int) (int, int) { return 1, 32 }, weights: weightPlace.linearOrExperts, unread: ofActivations, powers: true,
 	},
+	QuantInt8Packed: {
+		Name: "int8 packed", Published: true,
+		Codes:  Packed{Suffix: "_packed", DTypes: []DType{Int32}, Rows: 1, Columns: 4},
+		Scales: Companion{Suffix: "_scale", DTypes: valueDTypes, size: perBlock},
+		Zeros:  Companion{Suffix: "_zero_point", DTypes: []DType{Int32}, Optional: true, size: quartersAlongRows},
+		Index:  Companion{Suffix: "_g_idx", DTypes: []DType{Int32}, Optional: true, size: perColumn},
+		group:  (*quantised).blockOrAll, weights: weightPlace.linearOrExperts, unread: ofActivations,
+	},
 }
+
+// ScaleSuffix ends the name of the scale of a whole matrix of blocks, behind the name of the
+// matrix.
+const ScaleSuffix = ".scale"
 
 // powerDTypes are the dtypes of scales that are powers of two.
 var powerDTypes = []DType{Uint8, Float8E8M0}
@@ -394,8 +419,8 @@ func (r *Format) FloatScales() bool {
 // PowerScales reports whether scales are powers of two stored in a byte, where 255 means NaN.
 func (r *Format) PowerScales() bool { return r.powers }
 
-// HasGlobal reports whether the format has one number for the whole matrix.
-func (r *Format) HasGlobal() bool { return r.Global.exists() }
+// NeedsGlobal reports whether the format has one number for the whole matrix that no file lacks.
+func (r *Format) NeedsGlobal() bool { return r.Global.exists() && !r.Global.Optional }
 
 // Divides reports whether a row of the given number of columns is stored in whole entries of the
 // tensors.

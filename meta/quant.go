@@ -381,6 +381,11 @@ func (t *tree) present(s TensorSource, q *Quant, row *Format, form *quantised) (
 			return nil, false
 		}
 	}
+	if row.Global.Optional {
+		if _, _, ok := t.first(s.with(q.Global)); !ok {
+			q.Global = ""
+		}
+	}
 	needed := row.Codes.Flat && d == Uint8 // scales of scales
 	if _, _, ok := t.first(s.with(q.Index)); !ok && !needed {
 		q.Index = ""

@@ -165,6 +165,11 @@ func TestQuantisationRefused(t *testing.T) {
 		{`{"quant_method": "compressed-tensors", "format": "marlin-24", "config_groups": {"a": {"weights": {"num_bits": 4, "type": "int"}}}}`, "quantization_config.config_groups.a.weights"},
 		{`{"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}}`, "quantization_config.sparsity_config"},
 		{`{"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}`, "quantization_config.quant_algo"},
+		{`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"model.layers.0.mlp.up_proj": {"quant_algo": "W4A8_AWQ"}}}`, "quantization_config.quant_algo"},
+		{`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"model.layers.0.mlp.up_proj": {"quant_algo": "MIXED_PRECISION", "quantized_layers": {}}}}`, "quantization_config.quant_algo"},
+		{`{"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"a": {"weights": {"num_bits": 2, "type": "int"}}}}`, "quantization_config.config_groups.a.weights"},
+		{`{"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}`, "quantization_config.checkpoint_format"},
+		{`{"quant_method": "awq", "bits": 4, "format": "gemv_fast"}`, "quantization_config.format"},
 		{`{"quant_method": "bitsandbytes"}`, "quantization_config.load_in_8bit"},
 		{`{"bits": 4}`, "quantization_config.quant_method"},
 		{`{"quant_method": "fp8", "fmt": "e5m2"}`, "quantization_config.fmt"},
@@ -187,6 +192,27 @@ func TestQuantisationRefused(t *testing.T) {
 		if !errors.As(err, &bad) || !strings.Contains(err.Error(), test.field) {
 			t.Errorf("%s: %v", test.quantisation, err)
 		}
+	}
+}
+
+// TestRotationsOfActivationsAreRefused: transform_config was not read, so a model answered without the rotations that its weights assume.
+// Rotations of weights alone are within the weights.
+func TestRotationsOfActivationsAreRefused(t *testing.T) {
+	config := func(location string) *Config {
+		c, err := ReadConfig([]byte(strings.TrimSuffix(smallLlama, "}") + `, "quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized",
+			"config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "strategy": "channel"}}},
+			"transform_config": {"config_groups": {"R4": {"type": "hadamard", "apply": [{"targets": ["re:.*down_proj$"], "location": "weight_input", "inverse": true},
+			{"targets": ["re:.*down_proj$"], "location": "` + location + `"}]}}}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	if _, err := New(config("input"), nil); err == nil || !strings.Contains(err.Error(), `quantization_config.transform_config: "R4" transforms "input"`) {
+		t.Errorf("of activations: %v", err)
+	}
+	if _, err := New(config("weight_output"), nil); err != nil {
+		t.Errorf("of weights: %v", err)
 	}
 }
 

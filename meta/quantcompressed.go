@@ -3,6 +3,7 @@ package meta
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -53,6 +54,7 @@ func (q *quantised) readCompressedTensors(f *fields, c map[string]any) {
 	if s, _ := c["sparsity_config"].(map[string]any); s != nil && s["format"] != nil && s["format"] != "dense" {
 		f.fail(quantField+"sparsity_config", "format %.40q is not supported; %s", fmt.Sprint(s["format"]), unquantisedAdvice)
 	}
+	f.refuseTransforms(c)
 	groups, _ := c["config_groups"].(map[string]any)
 	if len(groups) == 0 && c["format"] != "dense" {
 		f.fail(quantField+"config_groups", "names no groups of weights")
@@ -92,6 +94,23 @@ func (q *quantised) readCompressedTensors(f *fields, c map[string]any) {
 	}
 }
 
+// refuseTransforms rejects rotations of activations, which a model computes between its weights. Rotations of weights alone are
+// within them.
+func (f *fields) refuseTransforms(c map[string]any) {
+	transforms, _ := c["transform_config"].(map[string]any)
+	schemes, _ := transforms["config_groups"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(schemes)) {
+		s, _ := schemes[name].(map[string]any)
+		uses, _ := s["apply"].([]any)
+		for _, use := range uses {
+			u, _ := use.(map[string]any)
+			if at, _ := u["location"].(string); at != "weight_input" && at != "weight_output" {
+				f.fail(quantField+"transform_config", "%.40q transforms %.40q, which is not supported; %s", name, at, unquantisedAdvice)
+			}
+		}
+	}
+}
+
 // compressedFormats are the formats of compressed-tensors by name, with the bits and types of
 // their weights.
 var compressedFormats = []struct {
@@ -104,6 +123,7 @@ var compressedFormats = []struct {
 	{"int-quantized", "int", 8, QuantInt8},
 	{"naive-quantized", "int", 8, QuantInt8},
 	{"pack-quantized", "int", 4, QuantInt4Packed},
+	{"pack-quantized", "int", 8, QuantInt8Packed},
 	{"nvfp4-pack-quantized", "float", 4, QuantNVFP4},
 	{"mxfp4-pack-quantized", "float", 4, QuantMXFP4Packed},
 	{"mxfp8-quantized", "float", 8, QuantFP8Powers},
@@ -156,10 +176,36 @@ func (q *quantised) readModelOpt(f *fields, c map[string]any) {
 		q.formats = []QuantFormat{QuantFP8}
 	case "FP8_PER_CHANNEL_PER_TOKEN":
 		q.formats, q.perRow = []QuantFormat{QuantFP8}, true
-	case "NVFP4":
+	case "NVFP4", "W4A16_NVFP4":
 		q.formats = []QuantFormat{QuantNVFP4ModelOpt}
+	case "MIXED_PRECISION":
+		q.readQuantizedLayers(f, c)
 	default:
-		f.fail(quantField+"quant_algo", "%.40q is not supported (FP8, FP8_PER_CHANNEL_PER_TOKEN, NVFP4); %s", fmt.Sprint(c["quant_algo"]), unquantisedAdvice)
+		f.fail(quantField+"quant_algo", "%.40q is not supported (FP8, FP8_PER_CHANNEL_PER_TOKEN, NVFP4, W4A16_NVFP4, MIXED_PRECISION); %s", fmt.Sprint(c["quant_algo"]), unquantisedAdvice)
+	}
+}
+
+// readQuantizedLayers reads the algorithms that modelopt names for each module.
+func (q *quantised) readQuantizedLayers(f *fields, c map[string]any) {
+	layers, _ := c["quantized_layers"].(map[string]any)
+	groups := map[string]*configGroup{}
+	for _, module := range slices.Sorted(maps.Keys(layers)) {
+		settings, _ := layers[module].(map[string]any)
+		algorithm, _ := settings["quant_algo"].(string)
+		if groups[algorithm] == nil {
+			form := *q
+			form.groups = nil
+			if algorithm == "MIXED_PRECISION" {
+				algorithm += " in a module"
+			}
+			form.readModelOpt(f, map[string]any{"quant_algo": algorithm})
+			groups[algorithm] = &configGroup{form: &form}
+		}
+		groups[algorithm].names = append(groups[algorithm].names, exclusion{name: module})
+	}
+	q.groups = []configGroup{}
+	for _, algorithm := range slices.Sorted(maps.Keys(groups)) {
+		q.groups, q.formats = append(q.groups, *groups[algorithm]), append(q.formats, groups[algorithm].form.formats...)
 	}
 }
 

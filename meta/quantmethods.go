@@ -22,6 +22,7 @@ var methods = []method{
 	{"awq", []QuantFormat{QuantAWQ}, (*quantised).readAWQ},
 	{"bitsandbytes", []QuantFormat{QuantBnbInt8}, (*quantised).readBitsAndBytes},
 	{"compressed-tensors", nil, (*quantised).readCompressedTensors},
+	{"fbgemm_fp8", []QuantFormat{QuantFP8}, (*quantised).readRows},
 	{"fp8", []QuantFormat{QuantFP8}, (*quantised).readFP8},
 	{"gptq", []QuantFormat{QuantGPTQ}, (*quantised).readNibbles},
 	{"modelopt", nil, (*quantised).readModelOpt},
@@ -115,6 +116,11 @@ func (q *quantised) readFP8(f *fields, c map[string]any) {
 	q.otherNames = q.rows == 0 // AutoFP8 writes weight_scale
 }
 
+// readRows reads FP8 with a scale for each row.
+func (q *quantised) readRows(*fields, map[string]any) {
+	q.rows, q.columns, q.perRow, q.otherNames = 0, 0, true, true
+}
+
 // readNibbles reads the fields of GPTQ and AWQ.
 func (q *quantised) readNibbles(f *fields, c map[string]any) {
 	if group, ok := c["group_size"].(json.Number); ok {
@@ -131,10 +137,20 @@ func (q *quantised) readNibbles(f *fields, c map[string]any) {
 	default:
 		f.fail(quantField+"bits", "%.20s is not supported (4, and 8 for gptq); %s", fmt.Sprint(bits), unquantisedAdvice)
 	}
-	if c["checkpoint_format"] == "gptq_v2" {
-		q.bias = 0
-	}
+	q.readPacking(f, c)
 	q.head, _ = c["lm_head"].(bool)
+}
+
+// readPacking reads how files of GPTQ are packed, under either of its names.
+func (q *quantised) readPacking(f *fields, c map[string]any) {
+	for _, field := range []string{"checkpoint_format", "format"} {
+		switch packing, _ := c[field].(string); {
+		case packing == "gptq_v2":
+			q.bias = 0
+		case packing != "" && packing != "gptq" && packing != "gemm" && !strings.HasPrefix(packing, "auto_round"):
+			f.fail(quantField+field, "%.40q is not supported (gptq, gptq_v2, gemm); %s", packing, unquantisedAdvice)
+		}
+	}
 }
 
 // readAutoRound reads the fields of AutoRound, which packs weights like GPTQ or AWQ.

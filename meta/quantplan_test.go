@@ -243,6 +243,34 @@ func TestEveryFormatHasAWholeRow(t *testing.T) {
 	}
 }
 
+// TestLayersOfMixedPrecision: modelopt names an algorithm for each module; other modules are not quantised. FBGEMM has a scale for each row.
+func TestLayersOfMixedPrecision(t *testing.T) {
+	config := func(quantisation string) string {
+		return `{"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100, "torch_dtype": "bfloat16",
+			"quantization_config": ` + quantisation + `}`
+	}
+	mixed := config(`{"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "ignore": ["lm_head"], "quantized_layers": {
+		"model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"}, "model.layers.0.mlp.up_proj": {"quant_algo": "NVFP4", "group_size": 16},
+		"model.layers.1.mlp.up_proj": {"quant_algo": "W4A16_NVFP4", "group_size": 16}}}`)
+	rows := config(`{"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200, "modules_to_not_convert": ["model.layers.0.self_attn.q_proj", "lm_head"]}`)
+	for config, modules := range map[string]map[string]string{
+		mixed: {"model.layers.0.self_attn.q_proj": "fp8 1073741824×256", "model.layers.0.mlp.up_proj": "modelopt nvfp4 1×16", "model.layers.1.mlp.up_proj": "modelopt nvfp4 1×16",
+			"model.layers.1.self_attn.q_proj": "none", "lm_head": "none"},
+		rows: {"model.layers.0.self_attn.q_proj": "none", "model.layers.0.mlp.up_proj": "fp8 1×256", "lm_head": "none"},
+	} {
+		m := modelOf(t, config, nil)
+		for module, want := range modules {
+			got := "none"
+			if q := m.Root.Find(module).Param("weight").Sources[0].Quant; q != nil {
+				got = fmt.Sprintf("%v %d×%d", q.Format, q.Rows, q.Columns)
+			}
+			if got != want {
+				t.Errorf("%s is %s, want %s", module, got, want)
+			}
+		}
+	}
+}
+
 // TestGroupsOfWeightsSharedFlags: the zero points, group sizes and formats of one config group counted for all.
 func TestGroupsOfWeightsSharedFlags(t *testing.T) {
 	config := func(groups string) string {

@@ -211,6 +211,9 @@ MODELS = {
     "llama-fused": (dict(BASE, model_type="llama", attention_bias=True), dict(flags=["--fuse-qkv"])),
     "glm4-images": (dict(BASE, model_type="glm4", head_dim=16, attention_bias=True, rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
                     dict(config=dict(rope_parameters=dict(ROPE, partial_rotary_factor=0.5, mrope_section=[1, 2, 1])))),
+    # The text model of PaddleOCR-VL computes what Llama does.
+    "paddleocr": (dict(BASE, model_type="llama", head_dim=16, rope_parameters=dict(ROPE)),
+                  dict(config=dict(architectures=["PaddleOCRVLForConditionalGeneration"], rope_parameters=dict(ROPE, mrope_section=[2, 3, 3])))),
     "granite-dense": (dict(BASE, **MIXER, model_type="granitemoehybrid", layer_types=["attention"] * 2, mamba_expand=2, shared_intermediate_size=24, num_local_experts=0,
                            num_experts_per_tok=0, embedding_multiplier=6.0, attention_multiplier=0.25, position_embedding_type="rope"),
                       dict(config=dict(layer_types=["attention"] * 2), without=["num_experts_per_tok"], raw=True)),

@@ -58,6 +58,16 @@ def stored(w, t):
     return raw, gguf.dequantize(raw, t).reshape(w.shape)
 
 
+def four_bits(w, least):
+    """The bytes of random values of NVFP4 with scales of blocks from least on, and their scales: one for w, or for each of a stack."""
+    raw = rng.integers(0, 256, (w.size // 64, 36), dtype=np.uint8)
+    raw[:, :4] = rng.integers(least, least + 16, (len(raw), 4))
+    raw = raw.reshape(*w.shape[:-1], -1)
+    values = gguf.dequantize(raw, T.NVFP4).reshape(w.shape)
+    scales = (rng.uniform(0.7, 1.3, w.shape[0] if w.ndim == 3 else 1) * w.std() / values.std()).astype(np.float32)
+    return raw, scales, values * scales.reshape(-1, *[1] * (w.ndim - 1))
+
+
 class Writer:
     def __init__(self, name, arch, config, types):
         self.config, self.arch = config, arch
@@ -74,7 +84,16 @@ class Writer:
         elif w.ndim >= 2 and "ffn_gate_inp" not in gguf_name and "position" not in gguf_name and not gguf_name.endswith("bias"):
             t = self.types[self.count % len(self.types)]
             self.count += 1
-        raw, values = stored(w, t)
+        if t == T.NVFP4:
+            scaled = self.count % 2 or w.ndim == 3  # others have blocks' scales alone
+            raw, scales, values = four_bits(w, 0x30 if scaled else 0x18)
+            if scaled:
+                self.file.add_tensor(gguf_name.replace(".weight", ".scale"), scales)
+                self.file.add_tensor(gguf_name.replace(".weight", ".input_scale"), scales * 2)
+            else:
+                values = values / scales[0]
+        else:
+            raw, values = stored(w, t)
         self.file.add_tensor(gguf_name, raw, raw_dtype=t)
         return values
 
@@ -354,6 +373,8 @@ MODELS = {
                     high_freq_factor=4.0, original_max_position_embeddings=32)), llama_keys, permuted, [T.Q8_0]),
     "mixtral": (A.LLAMA, dict(BASE, model_type="mixtral", num_local_experts=4, num_experts_per_tok=2),
                 also(llama_keys, lambda f, c: (f.add_expert_count(4), f.add_expert_used_count(2))), permuted, SHORT),
+    "qwen3moe-nvfp4": (A.QWEN3MOE, dict(BASE, model_type="qwen3_moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, norm_topk_prob=True),
+                       also(llama_keys, lambda f, c: experts_keys(f, c, 4, 2, 64)), stacked, [T.BF16] + [T.NVFP4] * 20),
     "qwen2": (A.QWEN2, dict(BASE, model_type="qwen2"), llama_keys, plain, SHORT),
     "qwen3": (A.QWEN3, dict(BASE, model_type="qwen3", head_dim=32), llama_keys, plain, SHORT),
     "qwen3moe": (A.QWEN3MOE, dict(BASE, model_type="qwen3_moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, norm_topk_prob=True),

@@ -170,6 +170,7 @@ INT8_ASYMMETRIC = dict(num_bits=8, type="int", strategy="channel", symmetric=Fal
 INT4_GROUP = dict(num_bits=4, type="int", strategy="group", group_size=16, symmetric=True)
 INT4_ASYMMETRIC = dict(num_bits=4, type="int", strategy="group", group_size=8, symmetric=False)
 INT4_CHANNEL = dict(num_bits=4, type="int", strategy="channel", symmetric=True)
+INT8_GROUP = dict(num_bits=8, type="int", strategy="group", group_size=8, symmetric=False)
 NVFP4 = dict(num_bits=4, type="float", strategy="tensor_group", group_size=16, symmetric=True)
 static = lambda shape: dict(input_scale=torch.rand(1) + 0.1)
 
@@ -193,6 +194,8 @@ MODELS = {
                                    quantised.linears, compressed_config("pack-quantized", INT4_ASYMMETRIC)),
     "small-llama-ct-w4a16-channel": ("llama", BF16, quantised.LLAMA, compressed(PackedQuantizationCompressor, INT4_CHANNEL),
                                      quantised.linears, compressed_config("pack-quantized", INT4_CHANNEL)),
+    "small-llama-ct-w8a16-zeros": ("llama", BF16, quantised.LLAMA, compressed(PackedQuantizationCompressor, INT8_GROUP),
+                                   quantised.linears, compressed_config("pack-quantized", INT8_GROUP)),
     "small-llama-ct-nvfp4": ("llama", BF16, quantised.LLAMA, nvfp4(False), quantised.linears, compressed_config("nvfp4-pack-quantized", NVFP4)),
     "small-llama-modelopt-nvfp4": ("llama", BF16, quantised.LLAMA, nvfp4(True), quantised.linears,
                                    dict(quant_method="modelopt", quant_algo="NVFP4", ignore=["lm_head", "*layers.1.mlp.down_proj*"])),

@@ -45,7 +45,7 @@ func (q *Quant) Holds(data []byte, rows int) bool {
 	has := func(t tensor.Tensor, n int) bool { return int64(len(t.Data)) >= t.DType.Bytes(int64(n)) }
 	return int64(len(data)) >= row.Codes.DTypes[0].Bytes(int64(codes)) && (scales == 0 || has(q.Scales, scales)) &&
 		(zeros == 0 || q.Zeros.Data == nil && row.Zeros.Optional || has(q.Zeros, zeros)) && (q.Index.Data == nil || has(q.Index, index)) &&
-		(!row.HasGlobal() || has(q.Global, 1))
+		(!row.NeedsGlobal() || has(q.Global, 1))
 }
 
 // CutRows returns the view of stored rows [begin, end).

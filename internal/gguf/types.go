@@ -41,6 +41,7 @@ const (
 	MXFP4   Type = 39
 	NVFP4   Type = 40
 	Q1_0    Type = 41
+	Q2_0    Type = 42
 )
 
 // types has the name of each type, and the number of elements and bytes of its blocks.
@@ -59,7 +60,7 @@ var types = map[Type]struct {
 	IQ3_XXS: {"IQ3_XXS", 256, 98}, IQ3_S: {"IQ3_S", 256, 110},
 	IQ4_NL: {"IQ4_NL", 32, 18}, IQ4_XS: {"IQ4_XS", 256, 136},
 	TQ1_0: {"TQ1_0", 256, 54}, TQ2_0: {"TQ2_0", 256, 66}, MXFP4: {"MXFP4", 32, 17},
-	NVFP4: {"NVFP4", 64, 36}, Q1_0: {"Q1_0", 128, 18},
+	NVFP4: {"NVFP4", 64, 36}, Q1_0: {"Q1_0", 128, 18}, Q2_0: {"Q2_0", 64, 18},
 }
 
 // String returns the name in ggml.

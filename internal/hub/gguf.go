@@ -25,7 +25,7 @@ var part = regexp.MustCompile(`-\d{5}-of-\d{5}$`)
 // ggufStem returns the name of a GGUF model without the numbers of its parts. ok is false for other files and for
 // projectors of images.
 func ggufStem(name string) (stem string, ok bool) {
-	if !strings.HasSuffix(strings.ToLower(name), ggufSuffix) || strings.HasPrefix(name[strings.LastIndexByte(name, '/')+1:], "mmproj") {
+	if !strings.HasSuffix(strings.ToLower(name), ggufSuffix) || strings.Contains(strings.ToLower(name[strings.LastIndexByte(name, '/')+1:]), "mmproj") {
 		return "", false
 	}
 	return part.ReplaceAllString(name[:len(name)-len(ggufSuffix)], ""), true

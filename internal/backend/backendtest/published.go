@@ -46,26 +46,30 @@ func (e *env) int8(f meta.QuantFormat, rows, cols, height, width int, zeros bool
 	return c
 }
 
-// int4PackedCases have groups of columns in order and in another, with zeros and without.
-func (e *env) int4PackedCases(meta.QuantFormat) (out []coded) {
+// packedCases have groups of columns in order and in another, with zeros and without.
+func (e *env) packedCases(f meta.QuantFormat) (out []coded) {
 	for _, s := range []struct{ rows, cols, group int }{{1, 8, 8}, {7, 32, 32}, {17, 96, 32}, {130, 128, 64}} {
 		for kind := range 3 {
-			out = append(out, e.int4Packed(s.rows, s.cols, s.group, kind > 0, kind > 1))
+			out = append(out, e.packed(f, s.rows, s.cols, s.group, kind > 0, kind > 1))
 		}
 	}
 	return out
 }
 
-func (e *env) int4Packed(rows, cols, group int, zeros, shuffled bool) coded {
-	groups := cols / group
+func (e *env) packed(f meta.QuantFormat, rows, cols, group int, zeros, shuffled bool) coded {
+	groups, bits := cols/group, 4
+	if f == meta.QuantInt8Packed {
+		bits = 8
+	}
+	per := 32 / bits
 	scales := e.values(rows * groups)
 	c := coded{
-		name: name("int4 packed", rows, cols, group, zeros, shuffled), dtype: meta.Int32, scaleType: meta.Float32, rows: rows, cols: cols,
-		spec:  meta.Quant{Format: meta.QuantInt4Packed, Rows: 1, Columns: group},
-		codes: e.randomBytes(rows * cols / 2), scales: encode(meta.Float32, scales),
+		name: name(f, rows, cols, group, zeros, shuffled), dtype: meta.Int32, scaleType: meta.Float32, rows: rows, cols: cols,
+		spec:  meta.Quant{Format: f, Rows: 1, Columns: group},
+		codes: e.randomBytes(rows * cols * bits / 8), scales: encode(meta.Float32, scales),
 	}
 	if zeros {
-		c.zeros = e.randomBytes((rows + 7) / 8 * groups * 4)
+		c.zeros = e.randomBytes((rows + per - 1) / per * groups * 4)
 	}
 	groupOf := func(col int) int { return col / group }
 	if shuffled {
@@ -74,14 +78,16 @@ func (e *env) int4Packed(rows, cols, group int, zeros, shuffled bool) coded {
 			c.groups = binary.LittleEndian.AppendUint32(c.groups, uint32(groupOf(k)))
 		}
 	}
-	word := func(b []byte, i, place int) int { return int(binary.LittleEndian.Uint32(b[4*i:]) >> (4 * place) & 15) }
+	word := func(b []byte, i, place int) int {
+		return int(binary.LittleEndian.Uint32(b[4*i:]) >> (bits * place) & (1<<bits - 1))
+	}
 	for r := range rows {
 		for k := range cols {
-			g, zero := groupOf(k), 8
+			g, zero := groupOf(k), 1<<(bits-1)
 			if zeros {
-				zero = word(c.zeros, r/8*groups+g, r%8)
+				zero = word(c.zeros, r/per*groups+g, r%per)
 			}
-			c.values = append(c.values, float32(word(c.codes, r*cols/8+k/8, k%8)-zero)*scales[r*groups+g])
+			c.values = append(c.values, float32(word(c.codes, r*cols/per+k/per, k%per)-zero)*scales[r*groups+g])
 		}
 	}
 	return c

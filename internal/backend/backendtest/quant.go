@@ -43,7 +43,8 @@ var codedFormats = map[meta.QuantFormat]codedFormat{
 	meta.QuantInt8:    {cases: (*env).int8Cases},
 	meta.QuantBnbInt8: {cases: (*env).int8Cases},
 
-	meta.QuantInt4Packed: {cases: (*env).int4PackedCases},
+	meta.QuantInt4Packed: {cases: (*env).packedCases},
+	meta.QuantInt8Packed: {cases: (*env).packedCases},
 	meta.QuantGPTQ8:      {cases: (*env).gptq8Cases},
 
 	meta.QuantNVFP4:         {cases: (*env).nvfp4Cases},
@@ -57,7 +58,7 @@ var codedFormats = map[meta.QuantFormat]codedFormat{
 }
 
 func init() {
-	for f := meta.QuantQ41; f <= meta.QuantTQ20; f++ {
+	for f := meta.QuantQ41; f <= meta.QuantQ20; f++ {
 		codedFormats[f] = codedFormat{cases: (*env).ggufCases}
 	}
 }
@@ -79,7 +80,7 @@ func (e *env) allCoded() []coded {
 	e.Helper()
 	var out []coded
 	for _, f := range meta.QuantFormats() {
-		if testing.Short() && f > meta.QuantQ41 && f <= meta.QuantTQ20 {
+		if testing.Short() && f > meta.QuantQ41 && f <= meta.QuantQ20 {
 			continue
 		}
 		row, ok := codedFormats[f]

@@ -27,7 +27,7 @@ func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 		if !b.fourBits(op, q, p) {
 			return matrix{}, false
 		}
-	} else if len(q.Global.Data) >= 4 {
+	} else if p.Global = 1; len(q.Global.Data) >= 4 {
 		p.Global = math.Float32frombits(binary.LittleEndian.Uint32(q.Global.Data))
 	}
 	if q.Format.Row().FloatScales() {

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +53,11 @@ type Source struct {
 
 // Open derives the folder from the metadata of a file, the first of a split one. Errors name the key.
 func Open(m gguf.Metadata, from Source) (*Folder, error) {
+	if kind, ok, err := m.Text(typeKey); err != nil {
+		return nil, err
+	} else if ok && kind != "model" {
+		return nil, &gguf.Error{Key: typeKey, Reason: fmt.Sprintf("got %.60q, want \"model\": the file belongs to a model and is none", kind)}
+	}
 	name, ok, err := m.Text("general.architecture")
 	if err != nil {
 		return nil, err
@@ -77,6 +83,16 @@ func Open(m gguf.Metadata, from Source) (*Folder, error) {
 		return nil, k.err
 	}
 	return f, nil
+}
+
+// typeKey says what a file has, such as a model, the projector of one, an adapter, or an importance matrix.
+const typeKey = "general.type"
+
+// Serves reports whether metadata is that of a model of an architecture that [Open] knows.
+func Serves(m gguf.Metadata) bool {
+	kind, ok, err := m.Text(typeKey)
+	name, _, _ := m.Text("general.architecture")
+	return err == nil && (!ok || kind == "model") && slices.ContainsFunc(architectures, func(a architecture) bool { return a.name == name })
 }
 
 // FS returns the files. tokenizer.json is made when it is first opened.

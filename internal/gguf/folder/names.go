@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/heftai/heft/internal/gguf"
+	"github.com/heftai/heft/meta"
 )
 
 // A Name is what a tensor of a GGUF file is called in the model's folder.
@@ -16,6 +19,8 @@ type Name struct {
 	Layout Layout
 	// Parts, if not nil, are the tensors that rows of this one are, in order; Name is empty.
 	Parts []Part
+	// Scales, if not nil, is the tensor whose values this one multiplies, and the names are those of its scales.
+	Scales *gguf.Tensor
 }
 
 // A Part is rows of a tensor that are a tensor of their own in the folder.
@@ -81,6 +86,9 @@ func (f *Folder) Tensor(name string) (n Name, ok bool) {
 	if i := strings.LastIndexByte(name, '.'); i > 0 {
 		base, ending = name[:i], name[i:]
 	}
+	if n, is, ok := f.scale(name, base, ending); is {
+		return n, ok
+	}
 	if parts := f.split(name, base, ending); parts != nil {
 		return Name{Parts: parts}, true
 	}
@@ -104,6 +112,28 @@ func (f *Folder) Tensor(name string) (n Name, ok bool) {
 		n.Name = name // which no model has: listed as unexpected
 	}
 	return n, ok
+}
+
+// scale returns the name of a scale of the weights beside it, which any matrix of a file may have. ok is false for the scale
+// by which llama.cpp rounds activations. is reports whether the tensor is either.
+func (f *Folder) scale(name, base, ending string) (n Name, is, ok bool) {
+	_, rest, _ := strings.Cut(strings.TrimPrefix(base, "blk."), ".")
+	if _, own := f.arch.names.block[rest+ending]; own || ending != ".scale" && ending != ".input_scale" {
+		return Name{}, false, false
+	}
+	weight, is := f.from.Tensor(base + ".weight")
+	if !is || ending != ".scale" {
+		return Name{}, is, false
+	}
+	if n, ok = f.Tensor(base + ".weight"); !ok {
+		return n, true, false
+	}
+	n.Scales, n.Layout, n.Parts = weight, Same, slices.Clone(n.Parts)
+	for i := range n.Parts {
+		n.Parts[i].Name += meta.ScaleSuffix
+	}
+	n.Name += meta.ScaleSuffix
+	return n, true, true
 }
 
 // unread is the name of a tensor that is no weight, or of which an [Extra] has the values.

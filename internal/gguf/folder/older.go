@@ -10,6 +10,7 @@ var older = []architecture{
 	{name: "xverse", modelType: "llama", names: llamaNames, conventions: pairs, config: llamaConfig},
 	{name: "internlm2", modelType: "llama", names: llamaNames, conventions: pairs, config: llamaConfig},
 	{name: "pangu-embedded", modelType: "llama", names: llamaNames, config: llamaConfig},
+	{name: "paddleocr", modelType: "llama", names: llamaNames, config: llamaConfig},
 	{name: "minicpm", modelType: "granite", names: llamaNames, conventions: pairs, config: miniCPMConfig},
 	{name: "minicpm3", modelType: "minicpm3", names: llamaNames.with(deepseekNames), config: miniCPM3Config},
 }

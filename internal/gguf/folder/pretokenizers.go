@@ -84,7 +84,7 @@ var preTokenizers = map[string]preTokenizer{
 	"qwen35": {patterns: []string{patternQwen35}, nfc: true},
 	"gpt-4o": preGPT4o, "minimax-m2": preGPT4o, "kanana2": preGPT4o, "talkie": preGPT4o, "llama4": {patterns: []string{patternGPT4o}, ignoreMerges: true},
 	"tekken":      {patterns: []string{patternTekken}, ignoreMerges: true, bos: true},
-	"deepseek-v3": preDeep, "hunyuan-dense": preDeep, "joyai-llm": preDeep,
+	"deepseek-v3": preDeep, "hunyuan-dense": preDeep, "joyai-llm": preDeep, "hy_v4": preDeep,
 	"deepseek-llm": {patterns: []string{
 		`[\r\n]`, patternCased, "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", `\s+$`, `[一-龥ࠀ-一가-퟿]+`, `\p{N}`,
 	}},
@@ -100,6 +100,7 @@ var preTokenizers = map[string]preTokenizer{
 	"bailingmoe": preLing, "bailingmoe2": preLing, "llada-moe": preLing,
 	"superbpe": {patterns: []string{`\p{N}+`, `(?=(\d{3})+(?!\d))`}},
 	"jais-2":   {patterns: []string{patternJais2}},
+	"laguna":   {patterns: []string{`[^\n]+|[\n]+`, patternQwen}},
 	"youtu": {patterns: []string{
 		`[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+`, patternYoutu,
 	}, ignoreMerges: true},

@@ -51,6 +51,9 @@ func (s *Kernels) PackBlocks(p Packing, dst []byte, x []float32) bool {
 // unpackRow dequantises columns of a row from col on. If only a part of a block is wanted, the
 // block is widened into part first.
 func (p *Packed) unpackRow(ops ops, dst []float32, row, col int, part []float32) {
+	if p.Packing == NVFP4Block && p.Global != 1 {
+		defer multiply(dst, p.Global)
+	}
 	size, columns, stride := p.Packing.BlockBytes(), p.Packing.BlockColumns(), p.RowBytes()
 	blocks := p.Codes[row*stride:][:stride][col/columns*size:]
 	for len(dst) > 0 {
@@ -67,6 +70,13 @@ func (p *Packed) unpackRow(ops ops, dst []float32, row, col int, part []float32)
 			UnpackBlocks(p.Packing, whole, blocks[:n*size])
 		}
 		dst, col, blocks = dst[n*columns:], col+n*columns, blocks[n*size:]
+	}
+}
+
+// multiply multiplies values by a number.
+func multiply(values []float32, by float32) {
+	for i := range values {
+		values[i] *= by
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/heftai/heft/internal/floats"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
@@ -166,5 +167,22 @@ func unpackMXFP4Block(dst []float32, block []byte) {
 	for i, code := range block[1:17] {
 		dst[i] = d * doubledE2M1[code&15]
 		dst[i+16] = d * doubledE2M1[code>>4]
+	}
+}
+
+// unpackNVFP4Block: four scales of 16 columns, E4M3 without its sign, halved, and 8 bytes of two codes for each. The byte
+// that is no number in E4M3 is 0, with the sign 480.
+func unpackNVFP4Block(dst []float32, block []byte) {
+	for g, s := range block[:4] {
+		d := floats.FromE4M3(s&0x7f) / 2
+		switch s {
+		case 0x7f:
+			d = 0
+		case 0xff:
+			d = 240
+		}
+		for i, code := range block[4+8*g:][:8] {
+			dst[16*g+i], dst[16*g+8+i] = d*doubledE2M1[code&15], d*doubledE2M1[code>>4]
+		}
 	}
 }

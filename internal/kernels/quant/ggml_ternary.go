@@ -90,3 +90,22 @@ func unpackTQ20(dst []float32, block []byte) {
 		}
 	}
 }
+
+// unpackQ10: a scale, whose sign each of 128 bits tells.
+func unpackQ10(dst []float32, block []byte) {
+	d := half(block)
+	for i := range dst {
+		dst[i] = -d
+		if block[2+i/8]>>(i%8)&1 == 1 {
+			dst[i] = d
+		}
+	}
+}
+
+// unpackQ20: a scale, and 16 bytes of four codes, plus 1.
+func unpackQ20(dst []float32, block []byte) {
+	d := half(block)
+	for i := range dst {
+		dst[i] = float32(int(block[2+i/4]>>(i%4*2)&3)-1) * d
+	}
+}

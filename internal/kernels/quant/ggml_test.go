@@ -29,8 +29,8 @@ func TestBlocksAreThoseOfTheGGUFPackage(t *testing.T) {
 	tested := map[Packing]bool{}
 	for name, f := range fixture {
 		format := strings.ToLower(name)
-		if format == "mxfp4" {
-			format = MXFP4Block.String()
+		if format == "mxfp4" || format == "nvfp4" {
+			format += " block"
 		}
 		p, ok := Named(format)
 		if !ok || p.BlockColumns() != f.Columns {
@@ -39,7 +39,7 @@ func TestBlocksAreThoseOfTheGGUFPackage(t *testing.T) {
 		}
 		tested[p] = true
 		n := len(f.Blocks) / p.BlockBytes() * f.Columns
-		w := &Packed{Packing: p, Codes: f.Blocks, Width: n, Rows: 1, Columns: f.Columns}
+		w := &Packed{Packing: p, Codes: f.Blocks, Width: n, Rows: 1, Columns: f.Columns, Global: 1}
 		for _, v := range isa.Available() {
 			k, got := For(v), make([]float32, n)
 			k.Unpack(mat.Floats{V: got, Stride: n}, View{Packed: w, Rows: 1, Cols: n}, nil)

@@ -50,6 +50,9 @@ const (
 	IQ1M
 	TQ10
 	TQ20
+	NVFP4Block // times Global
+	Q10
+	Q20
 	// Int8 has one signed byte per element. A value is (code - zero) · the scale of its block.
 	// BnbInt8 also multiplies by 1/127, and has no zeros.
 	Int8
@@ -75,6 +78,8 @@ const (
 	// half, and such a scale for every Columns columns.
 	E4M3Powers
 	E2M1Powers
+	// Int8Packed is Int4Packed with integers of 8 bits, 4 columns in a word; without zeros they are 128.
+	Int8Packed
 	Packings
 )
 
@@ -126,6 +131,9 @@ var packings = []packing{
 	IQ1M:        {format: "iq1_m", columns: 256, bytes: 56, unpack: unpackIQ1M},
 	TQ10:        {format: "tq1_0", columns: 256, bytes: 54, unpack: unpackTQ10},
 	TQ20:        {format: "tq2_0", columns: 256, bytes: 66, unpack: unpackTQ20},
+	NVFP4Block:  {format: "nvfp4 block", columns: 64, bytes: 36, unpack: unpackNVFP4Block},
+	Q10:         {format: "q1_0", columns: 128, bytes: 18, unpack: unpackQ10},
+	Q20:         {format: "q2_0", columns: 64, bytes: 18, unpack: unpackQ20},
 	Int8:        {format: "int8"},
 	BnbInt8:     {format: "bitsandbytes int8"},
 	Int4Packed:  {format: "int4 packed"},
@@ -136,6 +144,7 @@ var packings = []packing{
 	FP4:         {format: "bitsandbytes fp4"},
 	E4M3Powers:  {format: "fp8 e8m0"},
 	E2M1Powers:  {format: "mxfp4 packed"},
+	Int8Packed:  {format: "int8 packed"},
 }
 
 // Named returns the packing of a format, by its name in meta's table of formats, such as "fp8" or
@@ -178,7 +187,7 @@ func (p *Packed) RowBytes() int {
 	switch {
 	case p.Packing.BlockBytes() > 0:
 		return p.Width / p.Packing.BlockColumns() * p.Packing.BlockBytes()
-	case p.Packing == E4M3, p.Packing == E4M3Powers, p.Packing == Int8, p.Packing == BnbInt8, p.Packing == Int8Rows:
+	case p.Packing == E4M3, p.Packing == E4M3Powers, p.Packing == Int8, p.Packing == BnbInt8, p.Packing == Int8Rows, p.Packing == Int8Packed:
 		return p.Width
 	}
 	return p.Width / 2

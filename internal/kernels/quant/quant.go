@@ -32,7 +32,7 @@ type Packed struct {
 	// Zeros has a code for each scale, to which ZeroBias is added; nil for none.
 	Zeros    []byte
 	ZeroBias int
-	// Global divides or multiplies the scales of NVFP4.
+	// Global divides or multiplies the scales of NVFP4, and multiplies the values of NVFP4Block.
 	Global float32
 	// Round is the format that values of NF4 and FP4 are rounded to.
 	Round mat.Format
@@ -110,7 +110,7 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 		for r := range rows {
 			s.unpackInt8Rows(p, dst.V[r*dst.Stride:][:cols], row+r, col, scratch)
 		}
-	case Int8, BnbInt8, Int4Packed, NVFP4, NVFP4Times, NF4, FP4, E2M1Powers:
+	case Int8, BnbInt8, Int4Packed, NVFP4, NVFP4Times, NF4, FP4, E2M1Powers, Int8Packed:
 		for r := range rows {
 			p.unpackSeparate(s.ops, dst.V[r*dst.Stride:][:cols], row+r, col, scratch)
 		}

@@ -16,6 +16,8 @@ func (p *Packed) unpackSeparate(ops ops, dst []float32, row, col int, scratch []
 	switch p.Packing {
 	case Int8, BnbInt8:
 		p.unpackInt8(ops, dst, row, col)
+	case Int8Packed:
+		p.unpackIndexed(dst, row, col)
 	default:
 		if p.Packing == Int4Packed && p.Index != nil {
 			p.unpackIndexed(dst, row, col)
@@ -25,30 +27,49 @@ func (p *Packed) unpackSeparate(ops ops, dst []float32, row, col int, scratch []
 	}
 }
 
-// unpackIndexed dequantises columns of a row of Int4Packed with an Index, which has the group of each column. A column
+// unpackIndexed dequantises columns of a row of Int4Packed or Int8Packed. With an Index, which has the group of each column, a column
 // whose group does not exist is NaN.
 func (p *Packed) unpackIndexed(dst []float32, row, col int) {
 	groups := mat.CeilDiv(p.Width, p.Columns)
 	scales := row / p.Rows * groups
-	codes := p.Codes[row*p.Width/2:][:p.Width/2]
+	codes := p.Codes[row*p.RowBytes():][:p.RowBytes()]
 	last, zero, scale := -1, 0, float32(0)
 	for i := range dst {
 		c := col + i
-		if group := int(int32(binary.LittleEndian.Uint32(p.Index[4*c:]))); group != last {
+		if group := p.columnGroup(c); group != last {
 			if last = group; group < 0 || group >= groups {
 				zero, scale = 0, float32(math.NaN())
 			} else {
 				zero, scale = p.packedZero(row, group, groups), p.Scale(scales+group)
 			}
 		}
-		dst[i] = float32(int(codes[c/2]>>(c%2*4)&15)-zero) * scale
+		code := 0
+		if p.Packing == Int8Packed {
+			code = int(codes[c])
+		} else {
+			code = int(codes[c/2] >> (c % 2 * 4) & 15)
+		}
+		dst[i] = float32(code-zero) * scale
 	}
 }
 
-// packedZero returns the zero point of a group of Int4Packed.
+// columnGroup returns the group of a column of Int4Packed or Int8Packed.
+func (p *Packed) columnGroup(c int) int {
+	if p.Index == nil {
+		return c / p.Columns
+	}
+	return int(int32(binary.LittleEndian.Uint32(p.Index[4*c:])))
+}
+
+// packedZero returns the zero point of a group of Int4Packed or Int8Packed.
 func (p *Packed) packedZero(row, group, groups int) int {
-	if p.Zeros == nil {
+	switch {
+	case p.Zeros == nil && p.Packing == Int8Packed:
+		return 128
+	case p.Zeros == nil:
 		return 8
+	case p.Packing == Int8Packed:
+		return int(p.Zeros[4*(row/4*groups+group)+row%4])
 	}
 	return int(binary.LittleEndian.Uint32(p.Zeros[4*(row/8*groups+group):]) >> (row % 8 * 4) & 15)
 }
