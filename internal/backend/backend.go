@@ -82,6 +82,8 @@ type Product struct {
 	Bias    tensor.Tensor
 	Rounded bool
 	Role    Role // used if Rounded is set
+	// Unread says that nothing reads Dst. A Recorder then records the product and does not compute it.
+	Unread bool
 }
 
 // Role says what the rows of a [Backend.LinearRounded] are. It determines the order of summation,

@@ -311,7 +311,11 @@ func (c scope) adaptRows(m part, p *pair, dst, x tensor.Tensor, rows []int32) {
 	down, up := p.of(m, x.Cols(), dst.Cols())
 	low, high := l.arena.take(n, p.rank), l.arena.take(n, dst.Cols())
 	c.backend.Linear(low, in, down, tensor.Tensor{})
-	c.backend.Linear(high, low, up, tensor.Tensor{})
+	if c.unread {
+		c.backend.Products([]backend.Product{{Dst: high, X: low, W: up, Unread: true}})
+	} else {
+		c.backend.Linear(high, low, up, tensor.Tensor{})
+	}
 	if p.dora != nil && !p.to.magnitudes {
 		c.magnify(m, p, dst, in, high, rows, c.in.Drops != nil)
 		return

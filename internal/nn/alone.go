@@ -36,7 +36,7 @@ func (t *Training) RunAlone(i int) error { return t.record(t.units[i], false) }
 func (t *Training) ReverseAlone(i int, gradient tensor.Tensor, f func(gradient tensor.Tensor) error) error {
 	begin, mark := t.hidden, t.recorder.Mark()
 	t.dirty = true
-	if err := t.record(t.units[i], true); err != nil {
+	if err := t.recordAgain(t.units[i]); err != nil {
 		return err
 	}
 	to := t.recorder.Gradient(t.hidden)

@@ -238,7 +238,13 @@ func (b *block) together(c *Context, x tensor.Tensor) {
 	if !b.parallel {
 		b.entry.apply(c, x)
 		b.addBranch(c, &b.attention, x)
-		b.addBranch(c, &b.mlp, x)
+		last := &b.mlp
+		if m, ok := last.body.(*mlp); ok && c.in.unread && b.endsWith(m) {
+			unread := b.mlp
+			unread.body = unreadMLP{m}
+			last = &unread
+		}
+		b.addBranch(c, last, x)
 		b.finish(c, x)
 		return
 	}
@@ -251,6 +257,11 @@ func (b *block) together(c *Context, x tensor.Tensor) {
 	c.add(x, second, b.mlp.scale)
 	c.arena.used = mark
 	b.finish(c, x)
+}
+
+// endsWith reports whether nothing but the block's result reads that of its MLP.
+func (b *block) endsWith(m *mlp) bool {
+	return m.scaled.Param == nil && b.mlp.beside == nil && b.mlp.post == nil && b.mlp.conv == nil && b.experts == nil && b.input == nil && b.streams == nil
 }
 
 // addBranch adds the result of a branch for x to x.

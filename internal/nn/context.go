@@ -65,6 +65,8 @@ type Input struct {
 
 	// Trace receives intermediate results; it may be nil.
 	Trace Trace
+
+	unread bool // nothing reads what the running block computes, but its record
 }
 
 // A Group describes the sequences of a pass to the layers that share pages.

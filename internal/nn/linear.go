@@ -114,6 +114,18 @@ func (r *linear) compute(c scope, dst, x tensor.Tensor, expert int) {
 	}
 }
 
+// record is compute for a result that nothing reads: it computes what gradients need alone.
+func (r *linear) record(c scope, dst, x tensor.Tensor) {
+	for _, g := range c.lowRank.groups {
+		if g.adapter.pairs[r.number].dora != nil { // whose gradients need the result
+			r.compute(c, dst, x, 0)
+			return
+		}
+	}
+	c.unread = true
+	r.compute(c, dst, x, 0)
+}
+
 // bind returns the weight and bias of r, or of one of its experts.
 func (r *linear) bind(c *Context, expert int) boundLinear {
 	if r.experts == 0 {

@@ -95,6 +95,20 @@ func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 	c.arena.used = mark
 }
 
+// unreadMLP is an mlp whose result nothing reads.
+type unreadMLP struct{ *mlp }
+
+func (m unreadMLP) forward(c *Context, dst, x tensor.Tensor) {
+	mark := c.arena.used
+	gate, up := m.open(c.collect(), x)
+	c.compute()
+	m.adapt(c, gate, up, x)
+	y := m.activated(c.all(), gate, up)
+	m.down.record(c.all(), dst, y)
+	c.scale(dst, m.scale)
+	c.arena.used = mark
+}
+
 // learnedScale returns the learned factor of results, if a spec names one.
 func (c *compiler) learnedScale(n Node, name string) (param, error) {
 	if name == "" {
@@ -156,6 +170,11 @@ func (m *mlp) adapt(c *Context, gate, up, x tensor.Tensor) {
 
 // close computes dst from the results of open.
 func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
+	m.down.compute(c, dst, m.activated(c, gate, up), 0)
+}
+
+// activated computes the input of the last map from the results of open.
+func (m *mlp) activated(c scope, gate, up tensor.Tensor) tensor.Tensor {
 	c.scale(gate, m.gateScale)
 	if m.sparse {
 		if ops := c.alternating(m.path); ops != nil {
@@ -171,7 +190,7 @@ func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
 	if m.innerNorm != nil && c.err == nil {
 		m.innerNorm.compute(c, y, y)
 	}
-	m.down.compute(c, dst, y, 0)
+	return y
 }
 
 // activate computes dst from the results of an MLP's first projections, as act says. It may

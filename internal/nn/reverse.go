@@ -142,6 +142,15 @@ func (t *Training) record(u *Unit, record bool) error {
 	return u.Run(t.Context)
 }
 
+// recordAgain records a unit that has run before, so that nothing reads its result unless a Trace does.
+func (t *Training) recordAgain(u *Unit) error {
+	if s, ok := u.step.(*ruleStep); ok && t.in.Trace == nil {
+		_, t.in.unread = s.rule.(*block)
+	}
+	defer func() { t.in.unread = false }()
+	return t.record(u, true)
+}
+
 // makeInputs allocates memory for the inputs of the units.
 func (t *Training) makeInputs() (err error) {
 	if t.inputs.IsZero() {
@@ -315,7 +324,7 @@ func (t *Training) again(i int) error {
 	}
 	t.begins[i] = t.hidden
 	t.takeChoice(i)
-	if err := t.record(t.units[i], true); err != nil {
+	if err := t.recordAgain(t.units[i]); err != nil {
 		return err
 	}
 	if from, to := t.recorder.Gradient(t.taken), t.recorder.Gradient(t.hidden); !tensor.Same(from, to) {

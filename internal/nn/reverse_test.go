@@ -60,6 +60,24 @@ func (w *trained) Trains(t tensor.Tensor) bool {
 // newTrainingOf runs passes of root that begin with hidden states of one sequence of n rows.
 func newTrainingOf(t *testing.T, root *meta.Module, w *trained, n int) (*Training, *Input) {
 	t.Helper()
+	training, in, _ := newCountedTraining(t, root, w, n)
+	return training, in
+}
+
+// counted counts the products of passes.
+type counted struct {
+	*cpu.Backend
+	products int
+}
+
+func (c *counted) Product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, rounded bool) {
+	c.products++
+	c.Backend.Product(dst, x, w, bias, rounded)
+}
+
+// newCountedTraining is newTrainingOf on a backend that counts.
+func newCountedTraining(t *testing.T, root *meta.Module, w *trained, n int) (*Training, *Input, *counted) {
+	t.Helper()
 	p, err := Compile(root)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +86,8 @@ func newTrainingOf(t *testing.T, root *meta.Module, w *trained, n int) (*Trainin
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := record.New(b, w)
+	c := &counted{Backend: b}
+	r := record.New(c, w)
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -98,7 +117,7 @@ func newTrainingOf(t *testing.T, root *meta.Module, w *trained, n int) (*Trainin
 		in.Lengths = append(in.Lengths, int32(n))
 	}
 	in.Groups = []Group{g}
-	return training, in
+	return training, in, c
 }
 
 // reversed runs x and takes the gradient c of the result back.
@@ -210,6 +229,38 @@ func TestUnitsAreHeldInReverse(t *testing.T) {
 				t.Errorf("way %d from unit %d: backward held %v and kept %d, want %v", way, first, w.held, w.lent, want)
 			}
 		}
+	}
+}
+
+// TestTheLastProductIsNotComputedAgain: Backward computes a block again for its gradients, which need the result of an MLP's last
+// map only if a norm reads it.
+func TestTheLastProductIsNotComputedAgain(t *testing.T) {
+	const n, maps = 3, 9 // two, and seven of the block
+	again := map[string]int{"pre-norm": 1 + 6, "post-norm": 1 + 7}
+	for _, test := range blockCases() {
+		want, ok := again[test.name]
+		if !ok {
+			continue
+		}
+		root := build(t, func(b *meta.Builder) {
+			b.Runs(meta.KindSequential, nil)
+			b.Linear("0", testWidth, testWidth, true)
+			test.build(b.Child("1", "Block"))
+			b.Linear("2", testWidth, testWidth, true)
+		})
+		x, c := noise("input", n*testWidth, 1, 0), make([][]float64, n)
+		for i := range c {
+			c[i] = make([]float64, testWidth)
+		}
+		training, in, products := newCountedTraining(t, root, newTrained(root, 0), n)
+		reversed(t, training, in, x, c, Recompute)
+		if got := products.products - maps; got != want {
+			t.Errorf("%s: Backward computed %d products again, want %d", test.name, got, want)
+		}
+		delete(again, test.name)
+	}
+	if len(again) > 0 {
+		t.Errorf("no blocks %v", again)
 	}
 }
 

@@ -29,6 +29,7 @@ type scope struct {
 	*Context
 	gathered []int32 // rows of the pass that form x; nil means all
 	collects bool    // products are deferred until compute
+	unread   bool    // nothing reads the results of products
 }
 
 // all returns the scope of all rows of the pass, without deferral.
@@ -45,6 +46,7 @@ func (c *Context) collect() scope { return scope{Context: c, collects: true} }
 
 // product computes p or defers it.
 func (s scope) product(p backend.Product) {
+	p.Unread = s.unread
 	s.products = append(s.products, p)
 	if !s.collects {
 		s.compute()

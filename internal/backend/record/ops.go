@@ -75,30 +75,33 @@ func (r *Recorder) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
 
 // Linear uses the order of summation for training, whether it records or not.
 func (r *Recorder) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
-	r.product(dst, x, w, bias, false)
+	r.product(&backend.Product{Dst: dst, X: x, W: w, Bias: bias})
 }
 
 // LinearRounded ignores the role: all rows are treated as a prompt's. With float16 weights it
 // also rounds results and their gradients to float16, so that they overflow where torch's do
 // under autocast. bfloat16 has the range of float32.
 func (r *Recorder) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, _ backend.Role) {
-	r.product(dst, x, w, bias, true)
+	r.product(&backend.Product{Dst: dst, X: x, W: w, Bias: bias, Rounded: true})
 }
 
 // Products computes the products one by one.
 func (r *Recorder) Products(ps []backend.Product) {
 	for i := range ps {
 		p := &ps[i]
-		r.product(p.Dst, p.X, p.W, p.Bias, p.Rounded)
+		r.product(p)
 	}
 }
 
-func (r *Recorder) product(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, rounded bool) {
+func (r *Recorder) product(p *backend.Product) {
+	dst, x, w, bias, rounded := p.Dst, p.X, p.W, p.Bias, p.Rounded
 	r.write(dst)
-	r.compute.Product(dst, x, w, bias, rounded)
 	narrow := rounded && w.DType == meta.Float16 && w.Quant == nil
-	if narrow {
-		r.compute.Round(dst, meta.Float16)
+	if !p.Unread || !r.on {
+		r.compute.Product(dst, x, w, bias, rounded)
+		if narrow {
+			r.compute.Round(dst, meta.Float16)
+		}
 	}
 	if !r.on {
 		return
