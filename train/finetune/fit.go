@@ -425,6 +425,9 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 	} else if limit := s.baseMemory(host, beside); limit > 0 {
 		s.sweep = s.sweeps(skeleton)
 		options = append(options, model.MaxMemory(limit), model.Activations(s.sweep.memory, s.Output))
+		if s.sweep.batches > 1 {
+			options = append(options, model.PackOnce())
+		}
 		if rows := s.logitRows(skeleton); rows > 0 {
 			options = append(options, model.LogitRows(int(rows)))
 		}

@@ -325,10 +325,10 @@ func (s *student) showMemory(host dispatch.Host, beside int64) {
 	args := []any{"resident", devicemap.FormatSize(f.Resident), "read_per_sweep", devicemap.FormatSize(f.Streamed), "staging", devicemap.FormatSize(f.Staging),
 		"beside", devicemap.FormatSize(beside)}
 	if s.sweep.batches > 1 {
-		args = append(args, "batches_per_sweep", s.sweep.batches, "activations_on_disk", devicemap.FormatSize(s.sweep.disk))
+		args = append(args, "batches_per_sweep", s.sweep.batches, "activations_on_disk", devicemap.FormatSize(s.sweep.disk), "packed", devicemap.FormatSize(f.Packed))
 	}
 	ranks := int64(s.here)
-	minimum, takes := ranks*(f.Minimum+beside), ranks*(f.Resident+f.Staging+beside)
+	minimum, takes := ranks*(f.Minimum+beside), ranks*(f.Resident+f.Staging+f.Packed+beside)
 	switch {
 	case f.Minimum > f.Limit && s.memory > 0:
 		least := minimum

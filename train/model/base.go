@@ -136,6 +136,13 @@ func (b *base) expect(units []int) error {
 	return nil
 }
 
+// packed returns the bytes for packed weights of a unit.
+func (b *base) packed() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.plan.packed
+}
+
 // close frees the memory of the store. The next pass makes it again.
 func (b *base) close() {
 	b.mu.Lock()
@@ -221,6 +228,7 @@ type FrozenMemory struct {
 	Resident int64 // of the parameters that stay in memory
 	Streamed int64 // of those that are read from disk in each sweep
 	Staging  int64 // memory that they are read into
+	Packed   int64 // memory of [PackOnce]
 	Read     int64 // bytes read from disk so far
 }
 
@@ -232,7 +240,7 @@ func (m *Model) FrozenMemory() FrozenMemory {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := FrozenMemory{Limit: b.place.limit, Minimum: b.plan.minimum, Read: b.read}
+	out := FrozenMemory{Limit: b.place.limit, Minimum: b.plan.minimum, Packed: b.plan.packed, Read: b.read}
 	if b.store != nil {
 		tiers := b.store.Stats().TierBytes
 		out.Resident, out.Streamed = tiers[devicemap.CPU], tiers[devicemap.Disk]

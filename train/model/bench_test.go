@@ -60,6 +60,12 @@ func BenchmarkStep(b *testing.B) {
 func largeBase(b *testing.B) (dir string) {
 	const text = `{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 2000, "torch_dtype": "bfloat16",
 		"hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 12, "num_attention_heads": 8, "max_position_embeddings": 256}`
+	return halfBase(b, text)
+}
+
+// halfBase makes a model with random weights in bfloat16.
+func halfBase(b testing.TB, text string) (dir string) {
+	b.Helper()
 	dir = b.TempDir()
 	cfg, err := meta.ReadConfig([]byte(text))
 	if err != nil {

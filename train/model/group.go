@@ -154,14 +154,19 @@ func (g *group) forward(tp *tensor.Tape) error {
 		if err := w.Hold(i, i+1); err != nil {
 			return g.m.explain(err)
 		}
+		g.pack()
 		for _, p := range g.passes {
 			if err := g.run(p, i); err != nil {
 				return g.m.explain(err)
 			}
 		}
 	}
+	g.pack() // the head
 	return nil
 }
+
+// pack has the passes share packed weights of the unit that comes next.
+func (g *group) pack() { g.lease.backend.KeepPacked(g.lease.packed) }
 
 // enter takes a session with room for each of the passes and begins them.
 func (g *group) enter(tp *tensor.Tape) (err error) {
@@ -179,6 +184,11 @@ func (g *group) enter(tp *tensor.Tape) (err error) {
 	s := g.lease.session
 	if s.between == nil {
 		s.between = newBetween(g.m.activations)
+	}
+	if n := g.m.base.packed(); n > 0 && s.packed.IsZero() {
+		if s.packed, err = s.backend.New(meta.Float32, int(n/4)); err != nil {
+			return fmt.Errorf("model: memory for packed weights: %w", err)
+		}
 	}
 	if err := s.weights.begin(first.cast); err != nil {
 		return err
@@ -308,6 +318,7 @@ func (g *group) backward() error {
 		if err := w.Hold(i, next); err != nil {
 			return err
 		}
+		g.pack()
 		for _, p := range g.passes {
 			if err := g.reverse(p, i); err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/golden"
 	"github.com/heftai/heft/train/optim"
 	"github.com/heftai/heft/train/rng"
@@ -21,6 +22,7 @@ type window struct {
 	dropout   bool
 	reduction tensor.Reduction
 	together  bool
+	autocast  tensor.Precision
 }
 
 // uneven returns batches of several lengths, with padding and labels that do not count.
@@ -70,7 +72,7 @@ func (w window) learn(t *testing.T, m *Model) []byte {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	tp, random := tensor.NewTape(tensor.Options{}), rng.New(11)
+	tp, random := tensor.NewTape(tensor.Options{Autocast: w.autocast}), rng.New(11)
 	backward := func(l *tensor.Tensor, i int) {
 		fmt.Fprintf(&out, "%x ", l.Data())
 		grad := make([]float32, l.Len())
@@ -199,6 +201,28 @@ func TestLossesReadEachWeightTwice(t *testing.T) {
 	for _, batches := range []int{2, 3, 8} { // more batches reach more experts
 		if n := read(batches); n > one*3/2 {
 			t.Errorf("%d batches read %d bytes, one reads %d", batches, n, one)
+		}
+	}
+}
+
+// TestPackedWeightsChangeNothing: the batches of a window share the packed weights of a block, in memory for all, some or none.
+func TestPackedWeightsChangeNothing(t *testing.T) {
+	dir := halfBase(t, `{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 100, "torch_dtype": "bfloat16",
+		"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 64}`)
+	for _, cast := range []tensor.Precision{tensor.Float32, tensor.BFloat16} {
+		w := window{batches: 4, autocast: cast}
+		whole := adapted(t, dir)
+		want := w.learn(t, whole)
+		w.together = true
+		m := adapted(t, dir, MaxMemory(1))
+		for _, limit := range []int64{1, m.FrozenMemory().Minimum * 5 / 2, m.FrozenMemory().Minimum * 3, 1 << 30} {
+			m := adapted(t, dir, MaxMemory(limit), PackOnce())
+			if !bytes.Equal(w.learn(t, m), want) {
+				t.Errorf("%v, limit %d: another adapter", cast, limit)
+			}
+			if f := m.FrozenMemory(); limit > 1 && cpu.KeepsPacked() && (f.Packed == 0 || f.Resident+f.Staging+f.Packed > max(limit, f.Minimum)) {
+				t.Errorf("limit %d: got %+v, want some memory for packed weights within the limit", limit, f)
+			}
 		}
 	}
 }

@@ -38,5 +38,10 @@ func Quantize(format meta.QuantFormat) Option { return func(o *options) { o.quan
 // time. They change no bit: a head that trains or is quantised, whose products depend on the groups, ignores the bound.
 func LogitRows(n int) Option { return func(o *options) { o.logitRows = max(n, leastLogitRows) } }
 
+// PackOnce has the batches of [Model.Losses] share the packed form of frozen bfloat16 weights that products make, while they
+// go through a unit. Its memory is part of that of [MaxMemory], as far as it has room for it, and at most twice the weights
+// of a block. It changes no bit, and has no effect on processors without products of bfloat16.
+func PackOnce() Option { return func(o *options) { o.place.packs = true } }
+
 // leastLogitRows is twice the least number of rows from which the products of a head depend on each row alone.
 const leastLogitRows = 32

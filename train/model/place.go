@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/loader"
@@ -28,6 +29,7 @@ func DeviceMap(m devicemap.Map) Option { return func(o *options) { o.place.pins 
 type placement struct {
 	limit int64 // 0 for none
 	pins  devicemap.Map
+	packs bool // see PackOnce
 }
 
 // set reports whether parameters may stream.
@@ -37,6 +39,7 @@ func (p *placement) set() bool { return p.limit > 0 || p.pins.Len() > 0 }
 type placed struct {
 	path   string
 	bytes  int64
+	packs  bool  // it is of bfloat16
 	units  []int // that it streams in; none for a table, of which rows are read in the mapping
 	device devicemap.Device
 	pinned bool
@@ -47,6 +50,7 @@ type plan struct {
 	devices           devicemap.Map
 	resident, minimum int64 // bytes of those in memory; least memory that works
 	window            int64 // bytes of the memory that the others stream through
+	packed            int64 // bytes of the memory for packed weights of a unit
 }
 
 // plan decides what stays in memory within the limit. Each byte that streams is read as often as any
@@ -69,10 +73,12 @@ func (p *placement) plan(b *base) (plan, error) {
 	if limit == 0 {
 		limit = 1 << 60
 	}
+	packed := p.packing(units)
+	limit -= packed
 	best, least := choose(units, limit)
 	d := divide(units, best.most)
 	d.fill(all, limit)
-	out := plan{resident: d.resident, minimum: least, window: d.window(limit)}
+	out := plan{resident: d.resident, minimum: least, window: d.window(limit), packed: packed}
 	var entries []devicemap.Entry
 	for i := range all {
 		switch at := &all[i]; {
@@ -86,6 +92,29 @@ func (p *placement) plan(b *base) (plan, error) {
 	}
 	out.devices = devicemap.NewMap(entries...)
 	return out, nil
+}
+
+// packing returns the memory for packed weights of a unit: what is left where the others stream with room to read ahead, up to
+// those of the largest block in both of their layouts. It saves more time there than weights that stay in memory.
+func (p *placement) packing(units [][]*placed) int64 {
+	if !p.packs || p.limit == 0 || !cpu.KeepsPacked() {
+		return 0
+	}
+	least, largest := p.limit, int64(0)
+	for _, most := range sizes(units) {
+		d := divide(units, most)
+		least = min(least, d.resident+d.roomy())
+	}
+	for _, list := range units[:len(units)-1] {
+		block := int64(0)
+		for _, q := range list {
+			if q.packs {
+				block += q.bytes
+			}
+		}
+		largest = max(largest, block)
+	}
+	return min(2*largest, p.limit-least)
 }
 
 // choose returns the division within the limit that reads the least, and the least memory that works. It prefers windows with
@@ -113,11 +142,11 @@ func choose(units [][]*placed, limit int64) (best division, least int64) {
 func (p *placement) list(b *base) ([]placed, error) {
 	var all []placed
 	index := map[string]int{}
-	add := func(path string, bytes int64, unit int, table bool) error {
+	add := func(path string, bytes int64, unit int, table, packs bool) error {
 		i, ok := index[path]
 		if !ok {
 			i, index[path] = len(all), len(all)
-			at := placed{path: path, bytes: bytes}
+			at := placed{path: path, bytes: bytes, packs: packs}
 			if p.pins.Len() > 0 {
 				at.device, at.pinned = p.pins.Device(path)
 			}
@@ -144,7 +173,7 @@ func (p *placement) list(b *base) ([]placed, error) {
 				experts[n.Module] = true
 				each, bytes := b.expertBytes(n.Module)
 				for e := range each {
-					if err := add(fmt.Sprintf("%s.%d", n.Path, e), bytes, i, false); err != nil {
+					if err := add(fmt.Sprintf("%s.%d", n.Path, e), bytes, i, false, false); err != nil {
 						return nil, err
 					}
 				}
@@ -159,7 +188,9 @@ func (p *placement) list(b *base) ([]placed, error) {
 					if q = q.Resolve(); !b.frozen[q] {
 						continue
 					}
-					if err := add(paths[q], bytesOf(b.binding.Tensors(q)), i, m.Kind == meta.KindEmbedding); err != nil {
+					tensors := b.binding.Tensors(q)
+					halves := len(q.Shape) == 2 && len(tensors) > 0 && tensors[0].Quant == nil && tensors[0].Tensor.DType == meta.BFloat16
+					if err := add(paths[q], bytesOf(tensors), i, m.Kind == meta.KindEmbedding, halves); err != nil {
 						return nil, err
 					}
 				}

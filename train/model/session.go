@@ -65,6 +65,7 @@ func (l *lease) end() {
 func (l *lease) giveBack() {
 	l.weights.early = nil
 	l.weights.release()
+	l.backend.KeepPacked(view.Tensor{})
 	if l.between != nil {
 		l.between.clear()
 	}
@@ -143,6 +144,7 @@ type session struct {
 	memories []view.Tensor
 	input    nn.Input
 	between  *between // of a group; nil until there was one
+	packed   view.Tensor
 }
 
 // enter takes a session for a pass from the pool, or makes one.
@@ -207,6 +209,9 @@ func (s *session) close() error {
 	}
 	if s.training != nil {
 		s.training.Close()
+	}
+	if !s.packed.IsZero() {
+		s.backend.Free(s.packed)
 	}
 	return s.recorder.Close()
 }

@@ -82,6 +82,7 @@ type Multiplier struct {
 	run Run
 	p   product
 
+	kept          kept
 	left, right   []float32
 	packs, panels []uint32  // of parts
 	scratches     sync.Pool // of *scratch
@@ -121,7 +122,8 @@ type product struct {
 	across           int // units in a row of units
 	tall             int // rows in a unit of products of parts
 	parts            [2]int
-	round            bool // makes panels of numbers rounded to bfloat16
+	round            bool     // makes panels of numbers rounded to bfloat16
+	panels           []uint32 // of parts of b
 }
 
 // sums describes how a sum is divided: evenly, at multiples of whole, in blocks of at most most

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -183,6 +184,46 @@ func TestThreadsAndRowsChangeNothing(t *testing.T) {
 					t.Fatalf("%s: element %d of a row is %g alone, %g among others", name, j, v, want[77*cols+j])
 				}
 			}
+		}
+	})
+}
+
+// TestKeptPanels: products read a weight once until the next Keep, if there is memory for its panels.
+func TestKeptPanels(t *testing.T) {
+	eachSet(t, func(t *testing.T, set *kernels.Set) {
+		if !Keeps(set) {
+			t.Skip("this variant keeps no panels")
+		}
+		const rows, cols, n = 33, 300, 650
+		r := rand.New(rand.NewPCG(1, 2))
+		a, b := operands(r, rows, cols, n, false, true)
+		_, other := operands(r, rows, cols, n, false, true)
+		half, turned := stored(b), stored(other)
+		m := New(set, threads(2))
+		mul := func() []float32 {
+			c := make([]float32, rows*cols)
+			m.Mul(Product{C: mat.Floats{V: c, Stride: cols}, A: a, B: half, Rows: rows, Cols: cols, N: n, Rounded: true})
+			return c
+		}
+		want := mul()
+		memory := make([]uint32, 1<<20)
+		m.Keep(memory)
+		if !slices.Equal(mul(), want) {
+			t.Error("another product while panels are kept")
+		}
+		copy(half.Stored.Data, turned.Stored.Data)
+		if !slices.Equal(mul(), want) {
+			t.Error("the weight was packed again")
+		}
+		m.Keep(memory)
+		if changed := mul(); slices.Equal(changed, want) {
+			t.Error("panels were kept over Keep")
+		} else {
+			want = changed
+		}
+		m.Keep(memory[:100])
+		if !slices.Equal(mul(), want) {
+			t.Error("another product without room for panels")
 		}
 	})
 }

@@ -42,7 +42,9 @@ func (m *Multiplier) partsBlock() {
 	p := &m.p
 	words := gemm.PanelWords(p.n)
 	m.packs = atLeast(m.packs, units(p.rows, 2*gemm.PackRows)*2*p.parts[0]*words)
-	m.panels = atLeast(m.panels, units(p.cols, 2*gemm.PanelTokens)*2*p.parts[1]*words)
+	if p.row == 0 {
+		m.takePanels(units(p.cols, 2*gemm.PanelTokens) * 2 * p.parts[1] * words)
+	}
 	m.run(p.packed, m.packParts)
 	m.run(units(p.rows, p.tall)*p.across, m.multiplyParts)
 }
@@ -56,7 +58,7 @@ func (m *Multiplier) packParts(unit int) {
 	left := unit < p.packLeft
 	if !left {
 		first = (unit - p.packLeft) * partsCols
-		x, dst, at, end, size, parts = p.b, m.panels, p.col, p.cols, partsCols, p.parts[1]
+		x, dst, at, end, size, parts = p.b, p.panels, p.col, p.cols, partsCols, p.parts[1]
 	}
 	end = min(first+size, end)
 	lines, step := left == x.Turned, p.n
@@ -104,7 +106,7 @@ func (m *Multiplier) packPart(dst []uint32, apart int, x Matrix, i, j int, l gem
 func (m *Multiplier) multiplyParts(unit int) {
 	p := &m.p
 	words := gemm.PanelWords(p.n)
-	a, b := gemm.Packs{V: m.packs, Parts: p.parts[0], Words: words}, gemm.Packs{V: m.panels, Parts: p.parts[1], Words: words}
+	a, b := gemm.Packs{V: m.packs, Parts: p.parts[0], Words: words}, gemm.Packs{V: p.panels, Parts: p.parts[1], Words: words}
 	first, j := unit/p.across*p.tall, unit%p.across*partsCols
 	cols := min(partsCols, p.cols-j)
 	whole := cols / (2 * gemm.PanelTokens)
