@@ -57,7 +57,7 @@ func TestTileRowsStaysInside(t *testing.T) {
 			return
 		}
 		for _, rows := range []int{16, 32, 48, 128, 144} {
-			for _, blocks := range []int{1, 2, 3, 15, 16, 17, 33} {
+			for _, blocks := range []int{1, 2, 3, 15, 16, 17, 33, 41} {
 				n, size := blocks*gemm.BlockK, gemm.PanelWords(blocks*gemm.BlockK)
 				w := mat.Weights{Data: kerneltest.Guarded(t, rows*2*n), Stride: 2 * n, Format: mat.BFloat16}
 				for panels := 1; panels <= 2; panels++ {

@@ -8,10 +8,11 @@ import (
 // The size of a product with tiles and weights in place.
 const (
 	callBytes = 128 << 10 // of weights in a call, while as many are fetched
-	// Weights are read in place for at most so many tokens, or tokens of so many bytes, which stay in
-	// the second-level cache.
-	smallTokens = 4 * coupleRows
+	// Weights are read in place for tokens of one pass, for tokens of at most smallBytes, and for at most smallTokens of
+	// at most mostBytes.
 	smallBytes  = 512 << 10
+	smallTokens = 6 * coupleRows
+	mostBytes   = 1088 << 10
 )
 
 // callRows returns the number of weight rows per call of a kernel that reads them in place.

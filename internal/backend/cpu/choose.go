@@ -180,7 +180,7 @@ var rules = []rule{
 	{kernel: interleavedInt8, formats: blocks, layout: byRows | interleaved16, mode: rounded, roles: prompt, needs: integersWithoutAMX, when: (*choice).wholeBlocks},
 	{kernel: rowsInt8, formats: quantised, layout: byRows, mode: rounded, roles: generated, when: wholeRowBlocks},
 	{kernel: amxOneToken, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, to: 1, needs: amx, when: wholeSteps},
-	{kernel: amxInPlace, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, needs: amx, when: fitsCache},
+	{kernel: amxInPlace, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, needs: amx, when: fewPasses},
 	{kernel: amxSteps, formats: bfloat16, layout: byRows, mode: rounded, roles: anyRole, needs: amx},
 	{kernel: amxSteps, formats: quantised, layout: byRows | interleaved16, mode: rounded, roles: prompt, needs: amx},
 	{kernel: amxSteps, formats: int4s, layout: transposed, mode: rounded, roles: prompt, needs: amx, when: neighbouringGroups},
@@ -246,9 +246,12 @@ func wholeTiles(c *choice) bool {
 	return c.w.rows >= gemm.SmallBatchRows && c.w.cols > 0 && c.w.cols%gemm.SmallBatchColumns == 0
 }
 
-// fitsCache reports whether the tokens stay in the second-level cache, so that packing weights is
-// not worthwhile.
-func fitsCache(c *choice) bool { return c.tokens <= smallTokens || 2*c.tokens*c.w.cols <= smallBytes }
+// fewPasses reports whether few groups of tokens read the weights, and all tokens stay in the
+// second-level cache beside them, so that packing the weights takes longer than it saves.
+func fewPasses(c *choice) bool {
+	bytes := 2 * c.tokens * c.w.cols
+	return c.tokens <= coupleRows || bytes <= smallBytes || c.tokens <= smallTokens && bytes <= mostBytes
+}
 
 // wholeSums reports whether there are kernels for columns of the view and its rows are whole
 // units of them.

@@ -234,8 +234,8 @@ func TestKernelTableOfAllProcessors(t *testing.T) {
 		}{
 			{"bfloat16", backend.Generated, 1, "gemv.MulTile"},
 			{"bfloat16", backend.Generated, 8, "gemm.TileRows"},
-			{"bfloat16", backend.Prompt, 128, "gemm.TileRows"},
-			{"bfloat16", backend.Prompt, 129, "gemm.TileSteps"},
+			{"bfloat16", backend.Prompt, 136, "gemm.TileRows"}, // of 4096 columns
+			{"bfloat16", backend.Prompt, 137, "gemm.TileSteps"},
 			{"q4_0", backend.Generated, 1, "qgemm.MulInt8"},
 			{"q4_0", backend.Prompt, 512, "gemm.TileSteps"},
 		} {

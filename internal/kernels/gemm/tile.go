@@ -97,7 +97,8 @@ const CoupleTokens = 2 * PanelTokens
 // TileRows computes C[r][t] for rows of bfloat16 weights in place, a multiple of 16, and one or
 // two panels of tokens, which begin XStride words apart. Rows of C have CoupleTokens sums. The
 // sums have the bits of Tile. If the weights are in no cache, the previous call should have
-// prefetched them.
+// prefetched them. All rows pass a step of the panels before the next step, so that the panels
+// stay in the first-level cache.
 func (s *Kernels) TileRows(t RowTiles) {
 	if t.Rows <= 0 || t.Panels <= 0 || t.Blocks <= 0 {
 		return

@@ -63,12 +63,22 @@ func (b bf16) tile(t Tiles) {
 //go:noinline
 func (bf16) tileRows(t RowTiles) {
 	from, apart := t.Fetch.streams(t.Rows * t.W.Stride)
-	groups, lines := int64(t.Rows/PackRows), int64(t.Fetch.Quarters/2)
+	groups, lines, step := int64(t.Rows/PackRows), int64(t.Fetch.Quarters/2), int64(t.step())
 	if t.Panels > 1 {
-		amxRows2(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), groups, from, int64(apart), lines)
+		amxRows2(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), groups, from, int64(apart), lines, step)
 		return
 	}
-	amxRows1(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), groups, from, int64(apart), lines)
+	amxRows1(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), groups, from, int64(apart), lines, step)
+}
+
+// step returns the blocks of equal steps whose panels stay in a first-level cache of 48 KiB, or all blocks where the
+// kernel prefetches all of the next weights, because memory bounds it then.
+func (t *RowTiles) step() int {
+	const most = 40 // tiles, of 1 KiB
+	if t.Fetch.Quarters == 4 {
+		return t.Blocks
+	}
+	return mat.CeilDiv(t.Blocks, mat.CeilDiv(t.Blocks*t.Panels, most))
 }
 
 // streams returns where a kernel for the given number of bytes of weights prefetches: 8 streams

@@ -97,16 +97,17 @@ func TestTile(t *testing.T) {
 	})
 }
 
-// TestTileRows: weights in place and single packs give the bits of couples of packs.
+// TestTileRows: weights in place, in one step and in several, and single packs give the bits of couples of packs.
 func TestTileRows(t *testing.T) {
 	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
 		if !set.AMX {
 			return
 		}
 		r := rand.New(rand.NewPCG(3, 9))
-		const rows, n, most = 5 * gemm.PackRows, 5 * gemm.BlockK, gemm.CoupleTokens
-		data, _ := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*n), 3)
-		for _, tokens := range []int{1, 8, 16, 19, 32} {
+		const rows, most = 5 * gemm.PackRows, gemm.CoupleTokens
+		for _, c := range []struct{ tokens, blocks int }{{1, 5}, {8, 5}, {16, 5}, {19, 5}, {32, 5}, {16, 41}, {17, 41}, {32, 41}, {32, 20}, {32, 21}} {
+			tokens, blocks, n := c.tokens, c.blocks, c.blocks*gemm.BlockK
+			data, _ := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*n), 3)
 			x, panels := kerneltest.Random(r, tokens*n), mat.CeilDiv(tokens, gemm.PanelTokens)
 			want := kerneltest.Tiled(set, data, x, nil, rows, tokens, n, 1)
 			size := gemm.PanelWords(n)
@@ -122,7 +123,7 @@ func TestTileRows(t *testing.T) {
 				}
 				for i := range y {
 					if y[i] != want[i] {
-						t.Fatalf("%s, %d tokens: element %d is %g, want %g", what, tokens, i, y[i], want[i])
+						t.Fatalf("%s, %d tokens, %d columns: element %d is %g, want %g", what, tokens, n, i, y[i], want[i])
 					}
 				}
 			}
@@ -140,7 +141,7 @@ func TestTileRows(t *testing.T) {
 					for p := 0; p < panels; p += 2 {
 						own, in := mat.Floats{V: own.V[p*gemm.PanelTokens:], Stride: most}, in[p*size:]
 						set.GEMM.TilePack(gemm.Tiles{C: own, W: pack, X: in, XStride: size, Count: min(2, panels-p), Blocks: 2})
-						set.GEMM.TilePack(gemm.Tiles{C: own, W: pack[2*gemm.BlockK/2*gemm.PackRows:], X: in[2*gemm.BlockK/2*gemm.PanelTokens:], XStride: size, Count: min(2, panels-p), Blocks: 3, Add: true})
+						set.GEMM.TilePack(gemm.Tiles{C: own, W: pack[2*gemm.BlockK/2*gemm.PackRows:], X: in[2*gemm.BlockK/2*gemm.PanelTokens:], XStride: size, Count: min(2, panels-p), Blocks: blocks - 2, Add: true})
 					}
 				}
 			})
