@@ -180,6 +180,20 @@ func TestFilesBesideAGGUFModelAreNotModels(t *testing.T) {
 	}
 }
 
+// TestAGGUFModelOfAnotherTypeOpens: general.type is free text, and only the types of files beside a model are none.
+func TestAGGUFModelOfAnotherTypeOpens(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "m.gguf")
+	keys := llamaKeys(gguftest.Key{Name: "general.type", Value: "merge"})
+	if err := os.WriteFile(file, gguftest.Write(keys, []gguftest.Tensor{floatTensor("token_embd.weight", 48, 32)}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
 // The block sizes of ggml's types, with which files are checked, are those of the table of formats.
 func TestGGUFTypesHaveTheBlocksOfTheirFormats(t *testing.T) {
 	for from, format := range ggufFormats {

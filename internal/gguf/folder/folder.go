@@ -53,10 +53,10 @@ type Source struct {
 
 // Open derives the folder from the metadata of a file, the first of a split one. Errors name the key.
 func Open(m gguf.Metadata, from Source) (*Folder, error) {
-	if kind, ok, err := m.Text(typeKey); err != nil {
+	if kind, _, err := m.Text(typeKey); err != nil {
 		return nil, err
-	} else if ok && kind != "model" {
-		return nil, &gguf.Error{Key: typeKey, Reason: fmt.Sprintf("got %.60q, want \"model\": the file belongs to a model and is none", kind)}
+	} else if slices.Contains(partTypes, kind) {
+		return nil, &gguf.Error{Key: typeKey, Reason: fmt.Sprintf("got %q, want \"model\": the file belongs to a model and is not one itself", kind)}
 	}
 	name, ok, err := m.Text("general.architecture")
 	if err != nil {
@@ -85,14 +85,18 @@ func Open(m gguf.Metadata, from Source) (*Folder, error) {
 	return f, nil
 }
 
-// typeKey says what a file has, such as a model, the projector of one, an adapter, or an importance matrix.
+// typeKey says what a file contains. Files without it, and with any value that is not one of partTypes, are models.
 const typeKey = "general.type"
+
+// partTypes are the types of files that belong to a model: LoRA adapters, importance matrices, and projectors of images and
+// sound.
+var partTypes = []string{"adapter", "imatrix", "mmproj"}
 
 // Serves reports whether metadata is that of a model of an architecture that [Open] knows.
 func Serves(m gguf.Metadata) bool {
-	kind, ok, err := m.Text(typeKey)
+	kind, _, err := m.Text(typeKey)
 	name, _, _ := m.Text("general.architecture")
-	return err == nil && (!ok || kind == "model") && slices.ContainsFunc(architectures, func(a architecture) bool { return a.name == name })
+	return err == nil && !slices.Contains(partTypes, kind) && slices.ContainsFunc(architectures, func(a architecture) bool { return a.name == name })
 }
 
 // FS returns the files. tokenizer.json is made when it is first opened.
