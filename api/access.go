@@ -95,8 +95,8 @@ func (g *gate) protect(next http.Handler) http.Handler {
 	})
 }
 
-// foreign reports whether a page of another origin sent r with a browser. Following a link here
-// is no use of the server.
+// foreign reports whether a page of another origin sent r with a browser. A link that a user
+// follows does not count.
 func (g *gate) foreign(r *http.Request) bool {
 	if g.anyPage {
 		return false
@@ -106,11 +106,12 @@ func (g *gate) foreign(r *http.Request) bool {
 		return false
 	}
 	acting := *r
-	acting.Method = http.MethodPost // Check allows all that is only read
+	acting.Method = http.MethodPost // Check allows all read-only methods
 	return g.browsers.Check(&acting) != nil
 }
 
-// allow serves a page that may use the server, whose preflight asks for methods and headers.
+// allow adds the CORS headers for an allowed page. It also answers the page's preflight requests,
+// which ask for methods and headers.
 func (g *gate) allow(w http.ResponseWriter, r *http.Request, origin string, next http.Handler) {
 	h := w.Header()
 	if g.anyPage {
@@ -125,7 +126,7 @@ func (g *gate) allow(w http.ResponseWriter, r *http.Request, origin string, next
 	h.Add("Vary", "Access-Control-Request-Headers")
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE")
 	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
-		h.Set("Access-Control-Allow-Headers", asked) // by name, as * does not stand for Authorization
+		h.Set("Access-Control-Allow-Headers", asked) // by name, as * does not include Authorization
 	}
 	if r.Header.Get("Access-Control-Request-Private-Network") == "true" {
 		h.Set("Access-Control-Allow-Private-Network", "true")
@@ -134,8 +135,8 @@ func (g *gate) allow(w http.ResponseWriter, r *http.Request, origin string, next
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// knows reports whether clients may call a server on a loopback address by host. HTTP/1.0 has
-// none; browsers always send one.
+// knows reports whether clients may use host as the name of a server on a loopback address.
+// Requests of HTTP/1.0 have no host; browsers always send one.
 func (g *gate) knows(host string) bool {
 	name := canonicalHost(host)
 	if name == "" || name == "localhost" || strings.HasSuffix(name, ".localhost") || g.hosts[name] {
@@ -145,8 +146,8 @@ func (g *gate) knows(host string) bool {
 	return err == nil
 }
 
-// canonicalHost returns the name in a Host header: without port, brackets and the dot at the end,
-// in lower case.
+// canonicalHost returns the name in a Host header in lower case, without the port, brackets and the
+// final dot.
 func canonicalHost(host string) string {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -158,16 +159,17 @@ func canonicalHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }
 
-// loopbackKey is the context key of whether the listener of a connection is on a loopback address.
+// loopbackKey is the context key of a bool: whether the listener of a connection is on a loopback
+// address.
 type loopbackKey struct{}
 
-// noteListener is the base context of connections that l accepts.
+// noteListener returns the base context of connections that l accepts.
 func noteListener(l net.Listener) context.Context {
 	return context.WithValue(context.Background(), loopbackKey{}, isLoopback(l.Addr()))
 }
 
-// onLoopback reports whether a request came through a listener on a loopback address. Without
-// Server, the connection's own address tells.
+// onLoopback reports whether a request came through a listener on a loopback address. If the
+// handler is used without Server, it checks the connection's own address.
 func onLoopback(ctx context.Context) bool {
 	if known, ok := ctx.Value(loopbackKey{}).(bool); ok {
 		return known

@@ -17,18 +17,18 @@ import (
 const (
 	// activityPeriod is the time between two readings of a stream of GET /activity.
 	activityPeriod = 250 * time.Millisecond
-	// mostWatchers is how many streams of GET /activity a handler serves at once.
+	// mostWatchers is the maximum number of streams of GET /activity that a handler serves at once.
 	mostWatchers = 64
 )
 
-// activityReport is the body of GET /activity, and each event of its stream. Counters never fall; a
-// client computes rates from two of them and the seconds between.
+// activityReport is the body of GET /activity, and of each event of its stream. Counters only grow:
+// a client computes rates from two reports and the seconds between them.
 type activityReport struct {
 	Seconds float64         `json:"seconds"` // since the handler was made
 	Models  []modelActivity `json:"models"`
 }
 
-// modelActivity is one base model.
+// modelActivity describes one base model.
 type modelActivity struct {
 	Model           string   `json:"model"`
 	Adapters        []string `json:"adapters,omitempty"`
@@ -42,7 +42,7 @@ type modelActivity struct {
 		PageTokens  int `json:"page_tokens"`
 		Pages       int `json:"pages"`
 		UsedPages   int `json:"used_pages"`
-		CachedPages int `json:"cached_pages"` // of them for prompts to come
+		CachedPages int `json:"cached_pages"` // the part of them that future prompts may reuse
 	} `json:"kv"`
 	Memory struct {
 		LimitBytes int64            `json:"limit_bytes"`
@@ -50,13 +50,15 @@ type modelActivity struct {
 	} `json:"memory"`
 
 	Tiers []tierActivity `json:"tiers"`
-	// Blocks are only in the first event of a stream, and after models were loaded or unloaded. Runs and ReadBytes are in their order.
+	// Blocks are sent only in the first event of a stream, and after models were loaded or
+	// unloaded. Runs and ReadBytes have the same order.
 	Blocks    []dispatch.BlockSize `json:"blocks,omitempty"`
 	Runs      []int64              `json:"runs"`
 	ReadBytes []int64              `json:"read_bytes"`
 }
 
-// tierActivity are the weights of a tier, and how many bytes of them passes have read (of a GPU 0).
+// tierActivity has the weight bytes of a tier, and the bytes that passes have read from it. Reads
+// of a GPU are not counted.
 type tierActivity struct {
 	Tier      devicemap.Device `json:"tier"`
 	Bytes     int64            `json:"bytes"`
@@ -71,8 +73,8 @@ type activities struct {
 	watched atomic.Int32
 }
 
-// serve answers what the models do: once, or with ?stream=true as server-sent events, one whenever
-// something has happened within the last period. Nothing is read while no client asks.
+// serve writes one report, or with ?stream=true a stream of server-sent events. The stream has an
+// event for each period in which a counter changed. Without clients no counters are read.
 func (a *activities) serve(fail failure) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if f := wire.DescriptionOf(r.Context()); f != nil {
@@ -120,7 +122,7 @@ func (a *activities) stream(w http.ResponseWriter, r *http.Request) {
 		moves := !same(last, now)
 		var err error
 		switch {
-		case moves || moved: // also once after the last change: rates fall to 0
+		case moves || moved: // one more event after the last change, so that rates fall to 0
 			err = events.Send(now)
 			sent = time.Now()
 		case time.Since(sent) >= wire.KeepAlive:
@@ -139,7 +141,7 @@ func sameModels(a, b activityReport) bool {
 	return slices.EqualFunc(a.Models, b.Models, func(x, y modelActivity) bool { return x.Model == y.Model })
 }
 
-// same reports whether nothing has happened between two reports.
+// same reports whether no counter has changed between two reports.
 func same(a, b activityReport) bool {
 	return slices.EqualFunc(a.Models, b.Models, func(x, y modelActivity) bool {
 		x.Blocks, y.Blocks = nil, nil
@@ -147,7 +149,7 @@ func same(a, b activityReport) bool {
 	})
 }
 
-// report reads the counters.
+// report reads the counters of all models. If blocks is set, it includes their blocks.
 func (a *activities) report(blocks bool) activityReport {
 	out := activityReport{Seconds: time.Since(a.begin).Seconds(), Models: []modelActivity{}}
 	adapters := map[string][]string{}
@@ -162,7 +164,8 @@ func (a *activities) report(blocks bool) activityReport {
 	return out
 }
 
-// tiersOf returns the tiers that have weights: GPUs, the host's memory, the disk. Reads of a GPU are not counted.
+// tiersOf returns the tiers that hold weights: GPUs, host memory, the disk. Reads of a GPU are not
+// counted.
 func tiersOf(st dispatch.Status, did dispatch.Activity) []tierActivity {
 	tiers := []tierActivity{}
 	for _, u := range st.Devices {

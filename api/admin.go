@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// NewAdminServer returns a server of /debug/pprof for operators. It needs no key, so let it listen on a
-// loopback address. There it answers to IP addresses, localhost and the hosts of a only. It does not listen yet.
+// NewAdminServer returns a server of /debug/pprof for operators. It needs no key, so it should
+// listen on a loopback address. There it only accepts requests for IP addresses, localhost and the
+// hosts of a. The returned server does not listen yet.
 func NewAdminServer(a Access) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", http.NotFound) // it may have keys
+	mux.HandleFunc("GET /debug/pprof/cmdline", http.NotFound) // the command line may contain keys
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)

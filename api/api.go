@@ -24,59 +24,67 @@ import (
 // Options say how a model is served. The zero value works.
 type Options struct {
 	Models []*generate.Model // further models, each under its name
-	// Catalog has the models instead of New's argument and Models, some of them loaded on demand.
+	// Catalog replaces New's argument and Models. Some of its models may be loaded on demand.
 	Catalog *generate.Models
 	Version string   // shown by GET /version
-	APIKeys []string // of which a request must bring one; empty: requests need none
-	// Keys are further keys that a request may use, with names and limits; nil means none.
+	APIKeys []string // accepted keys; empty: requests need none
+	// Keys are further accepted keys, each with a name and limits; nil means none.
 	Keys *keys.Set
-	// AdminKeys are keys that also allow changing what is served. If requests need no key, all clients may.
+	// AdminKeys are keys that also allow changing the served models and adapters. If requests need
+	// no key, all clients may change them.
 	AdminKeys []string
-	// LoraDir is the folder below which clients may load LoRA adapters; "": they may not.
+	// LoraDir is the folder from which clients may load LoRA adapters. If it is "", they may not
+	// load any.
 	LoraDir string
 	Access  Access // which web pages and host names may use the server
-	// Timeouts limit how long clients may take; New itself keeps only the one for stalling.
+	// Timeouts limit how long clients may take. A handler of New applies only the limit for stalled
+	// clients.
 	Timeouts Timeouts
-	// AccessLog gets a line for each request at level info; nil: slog.Default().
+	// AccessLog gets a line for each request at level info; nil means slog.Default().
 	AccessLog *slog.Logger
-	// Lazy makes Serve read no weight before a request needs it. GET /ready is then 200 at once.
+	// Lazy makes Serve read no weights before the first request that needs them. GET /ready then
+	// returns 200 at once.
 	Lazy bool
-	// ShutdownTimeout is how long Serve lets requests run after its context has ended; 0 means
-	// 30 seconds.
+	// ShutdownTimeout is how long Serve lets running requests continue after its context has ended;
+	// 0 means 30 seconds.
 	ShutdownTimeout time.Duration
-	// Store keeps what clients read again, such as responses; nil: a part of the memory for requests does, until
-	// the handler's process ends.
+	// Store keeps data that clients retrieve later, such as responses. If it is nil, a part of the
+	// memory for requests keeps it until the process ends.
 	Store *store.Store
-	// KVStore is what the models' dispatch.Options have, for GET /metrics; nil: none.
+	// KVStore is the KV store of the models' dispatch.Options, for GET /metrics; nil means none.
 	KVStore *dispatch.KVStore
-	// Batches has files and batches; nil: their endpoints answer 400. Serve stops it, else its owner does.
+	// Batches serves files and batches. If it is nil, their endpoints return 400. Serve stops it; a
+	// caller of New stops it itself.
 	Batches *batches.Server
-	// Backend, if not nil, is called once by [New]. Its argument answers the lines of a batch file; pass it to
-	// [batches.Run].
+	// Backend, if not nil, is called once by [New]. Its argument answers the lines of a batch file
+	// and can be passed to [batches.Run].
 	Backend func(batches.Backend)
-	// Status and Plan are what /health, /metrics and GET /plan show; nil: those of each model.
+	// Status and Plan provide the data of /health, /metrics and GET /plan. If they are nil, each
+	// model's own data is used.
 	Status func() dispatch.Status
 	Plan   func() any
-	// Requests is the memory for requests; zero: that of the first model's plan.
+	// Requests is the memory for requests. The zero value means the memory in the first model's
+	// plan.
 	Requests RequestMemory
 }
 
-// RequestMemory is memory for requests that no single model counts.
+// RequestMemory is memory for requests that is shared by several models.
 type RequestMemory struct {
 	Bytes int64
-	Count func(n int64) // counts n more bytes, or fewer if n is negative; nil: nothing counts
-	// Notify registers a function that is called with the new Bytes when they change; nil: they never change.
+	Count func(n int64) // adds n bytes to the count; n may be negative; nil: nothing is counted
+	// Notify registers a function that is called with the new value of Bytes when it changes; nil
+	// means that it never changes.
 	Notify func(func(n int64))
 }
 
-// A service is what the handlers share.
+// A service is the state that all handlers share.
 type service struct {
 	models *generate.Models
-	lines  map[string]http.Handler // endpoints that lines of batches may have
+	lines  map[string]http.Handler // endpoints that the lines of batches may call
 	Options
 }
 
-// newService returns the service of m, which may be nil, or of o.Catalog if that is set.
+// newService returns the service of o.Catalog, or of m if there is no catalog. m may be nil.
 func newService(m *generate.Model, o Options) *service {
 	s := &service{models: o.Catalog, Options: o}
 	if s.models == nil {
@@ -99,7 +107,7 @@ func newService(m *generate.Model, o Options) *service {
 	return s
 }
 
-// statusOf are the counters of a model that is loaded.
+// statusOf returns the counters of a loaded model.
 func (s *service) statusOf(m *generate.Model) dispatch.Status {
 	d := m.Dispatched()
 	switch {
@@ -112,9 +120,9 @@ func (s *service) statusOf(m *generate.Model) dispatch.Status {
 }
 
 // New returns the handler that serves m and its adapters on all paths. Requests that name no model
-// go to m. GET /ready is 503 until [dispatch.Model.Warm] is done, which Serve calls, unless
-// Options.Lazy is set. Any number of handlers may serve one model. With Options.Catalog m is nil. If m is nil
-// and there are no other models, requests for answers are a 404.
+// use m. GET /ready returns 503 until [dispatch.Model.Warm] is done, unless Options.Lazy is set;
+// [Serve] calls Warm. Several handlers may serve one model. With Options.Catalog m is nil. If m is
+// nil and there are no other models, requests for answers return 404.
 func New(m *generate.Model, options Options) http.Handler {
 	s := newService(m, options)
 	open, kept := openai.New(s.models), responses.New(s.models, s.kept(m))
@@ -127,13 +135,13 @@ func New(m *generate.Model, options Options) http.Handler {
 		ollamas(ollama.New(s.models, s.Version))})
 }
 
-// adapterRoutes are the routes that load and unload adapters, for clients that may.
+// adapterRoutes returns the routes that load and unload adapters. They need an admin key.
 func (s *service) adapterRoutes() []route {
 	a := openai.NewAdapters(s.models, s.LoraDir)
 	return []route{{http.MethodPost, "/v1/load_lora_adapter", admin(a.Load)}, {http.MethodPost, "/v1/unload_lora_adapter", admin(a.Unload)}}
 }
 
-// admin passes requests that may change what is served.
+// admin rejects requests that may not change the served models and adapters.
 func admin(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := wire.ClientOf(r.Context()).CheckAdmin(); err != nil {
@@ -144,10 +152,12 @@ func admin(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// storeShare of the requests' memory is for what is stored, where that is in memory.
+// storeShare: 1/storeShare of the memory for requests is for stored data, if that is kept in
+// memory.
 const storeShare = 16
 
-// kept is the store of the handler. Its memory follows that of m, which may be nil.
+// kept returns the store of the handler. A store in memory changes its size with the memory for
+// requests of m, which may be nil.
 func (s *service) kept(m *generate.Model) *store.Store {
 	if s.Store != nil {
 		return s.Store
@@ -157,7 +167,7 @@ func (s *service) kept(m *generate.Model) *store.Store {
 	return kept
 }
 
-// requestsOf is the memory that the plan of m keeps for requests.
+// requestsOf returns the memory that the plan of m keeps for requests.
 func requestsOf(m *generate.Model) RequestMemory {
 	if d := m.Dispatched(); d != nil && d.RequestBytes() > 0 {
 		return RequestMemory{d.RequestBytes(), d.CountRequests, d.NotifyRequests}
@@ -165,14 +175,15 @@ func requestsOf(m *generate.Model) RequestMemory {
 	return RequestMemory{}
 }
 
-// follow calls f when the memory for requests changes with the limit of memory.
+// follow calls f whenever the memory for requests changes.
 func (s *service) follow(f func(n int64)) {
 	if s.Requests.Notify != nil {
 		s.Requests.Notify(f)
 	}
 }
 
-// handler serves ds, and what all dialects share. The memory for requests follows that of m, which may be nil.
+// handler returns the handler of ds and of the endpoints that all dialects share. The memory for
+// requests is that of m, which may be nil.
 func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	fail := func(w http.ResponseWriter, r *http.Request, err error) { ds.errorsOf(r)(w, err) }
 	requests := wire.NewMemory(s.ofRequests(s.Requests.Bytes), s.Requests.Count)
@@ -203,8 +214,8 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	return r
 }
 
-// ofRequests is what is left of n bytes without the shares of connections that have no request and of what
-// is stored in memory.
+// ofRequests subtracts from n bytes the shares of connections without a request and of data that is
+// stored in memory.
 func (s *service) ofRequests(n int64) int64 {
 	rest := n - n/connectionShare
 	if s.Store == nil {
@@ -213,7 +224,7 @@ func (s *service) ofRequests(n int64) int64 {
 	return rest
 }
 
-// leased keeps the models that a request uses loaded until it is answered.
+// leased keeps the models that a request uses loaded until the request is answered.
 func leased(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, end := generate.WithLeases(r.Context())
@@ -222,7 +233,7 @@ func leased(next http.Handler) http.Handler {
 	})
 }
 
-// failure answers a request with an error, in the dialect of the request's path.
+// failure writes an error in the dialect of the request's path.
 type failure func(http.ResponseWriter, *http.Request, error)
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -9,12 +9,12 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// A batch is what clients see of a batch.
+// A batch is a batch as clients see it.
 type batch struct {
 	ID           string            `json:"id"`
 	Object       string            `json:"object"`
 	Endpoint     string            `json:"endpoint"`
-	Model        *string           `json:"model"` // of the first answer
+	Model        *string           `json:"model"` // the model of the first answer
 	Errors       *lineErrors       `json:"errors"`
 	Input        string            `json:"input_file_id"`
 	Window       string            `json:"completion_window"`
@@ -52,13 +52,13 @@ const (
 	cancelled  = "cancelled"
 )
 
-// ended reports whether a state is a last one.
+// ended reports whether status is a final state.
 func ended(status string) bool {
 	return status == completed || status == failed || status == expired || status == cancelled
 }
 
-// keptBatch is the state of a batch on disk. The ids of its files are chosen with its own, so that a later
-// process finds what this one has written.
+// keptBatch is the state of a batch on disk. The ids of its result files are chosen together with
+// its own id, so that a later process finds the results that this one has written.
 type keptBatch struct {
 	Batch    batch  `json:"batch"`
 	Order    order  `json:"order"`
@@ -66,29 +66,30 @@ type keptBatch struct {
 	OutputID string `json:"output_id"`
 	ErrorID  string `json:"error_id"`
 
-	cancel context.CancelCauseFunc // nil unless it runs
-	runner *runner                 // nil unless it answers lines
+	cancel context.CancelCauseFunc // nil unless the batch runs
+	runner *runner                 // nil unless lines are being answered
 
-	unsaved bool // the state on disk is an earlier one, because the disk was full
+	unsaved bool // the state on disk is older, because the disk was full
 }
 
-// Causes of the end of a batch's context. The engine's log does not show them as failures.
+// Causes of the end of a batch's context. The engine does not log them as failures.
 var (
 	errCancelled error = &wire.Error{Kind: wire.Interrupted, Message: "The batch was cancelled."}
 	errExpired   error = &wire.Error{Kind: wire.Interrupted, Message: "The completion window has ended."}
 	errStopped   error = &wire.Error{Kind: wire.Interrupted, Message: "The server is shutting down."}
 )
 
-// batchID is what ids of batches look like, so that one can be part of a path.
+// batchID matches ids of batches. A matching id is safe as an element of a path.
 var batchID = regexp.MustCompile(`^batch_[a-z0-9]{1,64}$`)
 
-// name is the part of the id that ids of lines have.
+// name is the part of the batch's id that ids of its lines contain.
 func (k *keptBatch) name() string { return k.Batch.ID[len("batch_"):] }
 
 func (s *Server) path(id string) string { return filepath.Join(s.dir, id+descriptionSuffix) }
 
-// change changes the state of a batch and keeps it. If it cannot be kept, the log says so, and it is written later. A
-// process that starts before that continues from the state before.
+// change changes the state of a batch and writes it to disk. If writing fails, change logs the
+// error and the state is written later. A process that starts before that continues from the
+// previous state.
 func (s *Server) change(k *keptBatch, edit func(*batch)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +97,7 @@ func (s *Server) change(k *keptBatch, edit func(*batch)) {
 	s.save(k)
 }
 
-// enter puts a batch into a state, at a time that at points to.
+// enter sets the state of a batch and the time that at points to.
 func (s *Server) enter(k *keptBatch, status string, at func(*batch) **int64) {
 	s.change(k, func(b *batch) {
 		b.Status = status
@@ -105,7 +106,7 @@ func (s *Server) enter(k *keptBatch, status string, at func(*batch) **int64) {
 	})
 }
 
-// view is a batch as a client sees it now. s.mu is held.
+// view returns the batch as a client sees it now. The caller holds s.mu.
 func (k *keptBatch) view() batch {
 	b := k.Batch
 	if k.runner != nil {
@@ -115,5 +116,5 @@ func (k *keptBatch) view() batch {
 	return b
 }
 
-// window is the one completion window that there is.
+// window is the only completion window that is supported.
 const window, windowTime = "24h", 24 * time.Hour

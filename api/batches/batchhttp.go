@@ -11,13 +11,13 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Endpoints are the paths that lines of a batch may have.
+// Endpoints are the paths that lines of a batch may call.
 var Endpoints = []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"}
 
-// Limits of metadata, those of OpenAI.
+// Limits of metadata, the same as OpenAI's: pairs, and the length of names and values.
 const maxPairs, maxName, maxValue = 16, 64, 512
 
-// Create is POST /v1/batches.
+// Create serves POST /v1/batches.
 func (s *Server) Create(w http.ResponseWriter, r *http.Request) {
 	if !s.available(w, r) {
 		return
@@ -36,7 +36,7 @@ func (s *Server) Create(w http.ResponseWriter, r *http.Request) {
 	respond(w, v, nil)
 }
 
-// decode reads a request for a batch.
+// decode decodes and checks a request for a batch.
 func (s *Server) decode(r *http.Request) (*keptBatch, error) {
 	f, err := readFields(r)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Server) decode(r *http.Request) (*keptBatch, error) {
 	return k, nil
 }
 
-// readFields reads the fields of a request.
+// readFields decodes the fields of a request.
 func readFields(r *http.Request) (*wire.Fields, error) {
 	if f := wire.DescriptionOf(r.Context()); f != nil {
 		return f, nil
@@ -83,7 +83,7 @@ func readFields(r *http.Request) (*wire.Fields, error) {
 	return wire.ParseFields(body)
 }
 
-// metadata are a client's own notes on a batch.
+// metadata returns the client's own notes on a batch.
 func metadata(f *wire.Fields) (out map[string]string) {
 	f.Texts("metadata", &out)
 	if len(out) > maxPairs {
@@ -100,7 +100,7 @@ func metadata(f *wire.Fields) (out map[string]string) {
 // Bounds of the limit of a list of batches.
 const usualBatches, mostBatches = 20, 100
 
-// List is GET /v1/batches, the newest batch first.
+// List serves GET /v1/batches, the newest batch first.
 func (s *Server) List(w http.ResponseWriter, r *http.Request) {
 	if !s.available(w, r) {
 		return
@@ -137,7 +137,7 @@ func (s *Server) of(owner string) (all []batch) {
 	return all
 }
 
-// Retrieve is GET /v1/batches/{id}.
+// Retrieve serves GET /v1/batches/{id}.
 func (s *Server) Retrieve(w http.ResponseWriter, r *http.Request) {
 	if !s.available(w, r) {
 		return
@@ -158,7 +158,7 @@ func noBatch(r *http.Request) error {
 	return &wire.Error{Kind: wire.NotFound, Field: "id", Message: fmt.Sprintf("No batch found with id '%.100s'.", r.PathValue("id"))}
 }
 
-// Cancel is POST /v1/batches/{id}/cancel. Lines that have a result keep it.
+// Cancel serves POST /v1/batches/{id}/cancel. Lines that have a result keep it.
 func (s *Server) Cancel(w http.ResponseWriter, r *http.Request) {
 	if !s.available(w, r) {
 		return

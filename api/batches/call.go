@@ -13,23 +13,25 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Backend is what answers lines.
+// A Backend answers the lines of batches.
 type Backend struct {
 	// Endpoints answer requests, by path.
 	Endpoints map[string]http.Handler
-	// Limit gives each line its part of the memory for requests, see [wire.Memory.Limit]; nil sets no limit.
+	// Limit gives each line its part of the memory for requests; see [wire.Memory.Limit]. nil means
+	// no limit.
 	Limit func(http.Handler) http.Handler
-	// Client returns on whose behalf the lines of an owner run; later says that they have to wait. It fails if the
-	// owner may no longer send requests. nil: anybody may.
+	// Client returns the client on whose behalf the lines of an owner run. later reports that the
+	// lines have to wait. Client fails if the owner may no longer send requests. If Client is nil,
+	// all owners may.
 	Client func(owner string) (c *wire.Client, later bool, err error)
-	// MaxLine is the size of the longest line in bytes.
+	// MaxLine is the maximum size of a line in bytes.
 	MaxLine int64
-	// Parallel is how many lines run at once, at least 1.
+	// Parallel is the maximum number of lines that run at once, at least 1.
 	Parallel int
 }
 
-// read reads a line within the memory for requests and calls use with it. It fails with a *lineError or an
-// *wire.Error, or with what use returned.
+// read reads a line within the memory for requests and calls use with it. It returns a *lineError,
+// a *wire.Error, or the error of use.
 func (b *Backend) read(ctx context.Context, in io.ReaderAt, l line, use func(context.Context, []byte) error) error {
 	if l.size > b.MaxLine {
 		return wrongLine("line_too_long", "", "This line has %d bytes: this server reads at most %d.", l.size, b.MaxLine)
@@ -60,7 +62,7 @@ func (b *Backend) read(ctx context.Context, in io.ReaderAt, l line, use func(con
 	return failed
 }
 
-// refused says that there was no memory for a line.
+// refused is the error of a line for which there was no memory.
 type refused struct {
 	status int
 	body   []byte
@@ -68,7 +70,8 @@ type refused struct {
 
 func (r *refused) Error() string { return "batches: no memory for a line" }
 
-// An answer is what an endpoint answers to a line. It is an http.ResponseWriter for one goroutine.
+// An answer is an endpoint's answer to a line. It is an http.ResponseWriter for use by one
+// goroutine.
 type answer struct {
 	status int
 	header http.Header
@@ -98,14 +101,15 @@ func (a *answer) Write(b []byte) (int, error) {
 	if a.failed != nil {
 		return 0, a.failed
 	}
-	const copies = 3 // the buffer grows by doubling, and the line of the output holds it again
+	const copies = 3 // the buffer grows by doubling, and the output line holds the body again
 	if a.failed = a.claim.KeepAnswer(copies * len(b)); a.failed != nil {
 		return 0, a.failed
 	}
 	return a.body.Write(b)
 }
 
-// unavailable reports whether the answer is that the model cannot be loaded or used, which may not pass by itself.
+// unavailable reports whether the model could not be loaded or used. Such a failure may be
+// permanent.
 func (a *answer) unavailable() bool {
 	var body struct {
 		Error struct {
@@ -115,7 +119,7 @@ func (a *answer) unavailable() bool {
 	return json.Unmarshal(a.body.Bytes(), &body) == nil && body.Error.Code == "model_unavailable"
 }
 
-// as returns the context of a request of an owner.
+// as returns the context of a request of owner.
 func (b *Backend) as(ctx context.Context, owner string) (inner context.Context, later bool, err error) {
 	ctx = wire.WithBackground(wire.WithOwner(ctx, owner))
 	if b.Client == nil {
@@ -128,7 +132,7 @@ func (b *Backend) as(ctx context.Context, owner string) (inner context.Context, 
 	return wire.WithClient(ctx, c), false, nil
 }
 
-// ask answers one call. ctx has the memory of its line.
+// ask answers one call. The memory of the line is reserved in ctx.
 func (b *Backend) ask(ctx context.Context, c call) (a *answer) {
 	a = &answer{claim: wire.ClaimOf(ctx)}
 	if err := a.claim.Keep(2 * len(c.Body)); err != nil {

@@ -10,22 +10,24 @@ import (
 	"os"
 )
 
-// A Job is a file that a command runs.
+// A Job is a JSONL file of requests to run without a server.
 type Job struct {
 	Backend Backend
 	In      string // path of a JSONL file; lines may have different endpoints
 	Out     string // path of the results
-	Errors  string // path of the results of lines that failed; it is removed if there are none
-	// Progress, if not nil, is called after each result with the counts so far, by one goroutine at a time.
+	Errors  string // path of the results of failed lines; removed if there are none
+	// Progress, if not nil, is called after each result with the counts so far. Calls do not
+	// overlap.
 	Progress func(Counts)
 }
 
-// runName is part of the ids of the lines of all runs.
+// runName is the part of the line ids that all runs share.
 const runName = "run"
 
-// Run answers the lines of a file that have no result yet in Out or Errors, to which it appends: after a run
-// that was ended early it continues. A line that is not a request counts as failed. Run fails with the cause of
-// ctx, and if Out or Errors exists and has something else than results.
+// Run answers all lines of a file that have no result in Out or Errors yet, and appends results to
+// these files. It therefore continues a run that was interrupted. A line that is not a valid
+// request counts as failed. Run returns the cause of ctx when ctx ends. It fails if Out or Errors
+// contains anything but results.
 func Run(ctx context.Context, j Job) (Counts, error) {
 	in, err := os.Open(j.In)
 	if err != nil {
@@ -62,8 +64,8 @@ func Run(ctx context.Context, j Job) (Counts, error) {
 	return r.progress(), err
 }
 
-// countLines returns the number of lines that are not blank. It fails if two of them have one custom_id, by which
-// their results could not be told apart. It takes 16 bytes a line.
+// countLines returns the number of lines that are not blank. It fails if two lines have the same
+// custom_id, because their results could not be told apart. It uses 16 bytes of memory per line.
 func (b *Backend) countLines(ctx context.Context, in *os.File) (n int, err error) {
 	var ids customIDs
 	all := newLines(io.NewSectionReader(in, 0, 1<<62))
@@ -75,7 +77,7 @@ func (b *Backend) countLines(ctx context.Context, in *os.File) (n int, err error
 			return n, err
 		}
 		id, err := b.check(ctx, in, l, b.allow(""))
-		var bad *lineError // a result of the line
+		var bad *lineError // the line gets this error as its result
 		if err != nil && !errors.As(err, &bad) {
 			return n, err
 		}
@@ -85,7 +87,8 @@ func (b *Backend) countLines(ctx context.Context, in *os.File) (n int, err error
 	}
 }
 
-// checkUnique fails if an id is there twice. The error names the first line of the file that has the id of an earlier one.
+// checkUnique fails if two lines have the same id. The error names the first line whose id an
+// earlier line has.
 func (c customIDs) checkUnique(path string) error {
 	before, line := 0, 0
 	c.repeated(func(first, second int) bool {
@@ -100,7 +103,8 @@ func (c customIDs) checkUnique(path string) error {
 	return fmt.Errorf("batches: %s:%d: custom_id: got the same as on line %d, want a different one on each line", path, line, before)
 }
 
-// checkResults fails if the file at path has something else than results: a run would cut it off.
+// checkResults fails if the file at path contains anything but results, because a run would
+// truncate it.
 func checkResults(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

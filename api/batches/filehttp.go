@@ -18,10 +18,10 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 )
 
-// UploadBytes is the memory of an upload.
+// UploadBytes is the memory that an upload takes.
 const UploadBytes = 4 * uploadBuffer
 
-// respond answers with v, or with what went wrong.
+// respond writes v, or err if it is not nil.
 func respond(w http.ResponseWriter, v any, err error) {
 	switch {
 	case err == nil:
@@ -32,14 +32,15 @@ func respond(w http.ResponseWriter, v any, err error) {
 		openaijson.WriteError(w, wire.Invalidf("", "%s.", strings.TrimPrefix(err.Error(), "batches: ")))
 	case atomicfile.IsFull(err), errors.As(err, new(*fs.PathError)):
 		e := &wire.Error{Kind: wire.Internal, Message: "The server cannot write or read its files: " + reasonOf(err), Err: err}
-		wire.PrepareError(w, e, err) // the log has the path
+		wire.PrepareError(w, e, err) // the log names the path
 		wire.WriteJSON(w, e.Kind.Status(), openaijson.NewErrorBody(e))
 	default:
 		openaijson.WriteError(w, err)
 	}
 }
 
-// available reports whether there are files and batches. If not, it answers the request.
+// available reports whether files and batches are served. If not, it answers the request with an
+// error.
 func (s *Server) available(w http.ResponseWriter, r *http.Request) bool {
 	if wire.DescriptionOf(r.Context()) != nil {
 		return true
@@ -62,7 +63,7 @@ func (s *Server) available(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// Upload is POST /v1/files. It writes the file to disk as it comes.
+// Upload serves POST /v1/files. It writes the file to disk while it receives it.
 func (s *Server) Upload(w http.ResponseWriter, r *http.Request) {
 	if !s.available(w, r) {
 		return
@@ -79,7 +80,7 @@ func (s *Server) Upload(w http.ResponseWriter, r *http.Request) {
 	respond(w, f, err)
 }
 
-// uploadError is err as clients see it: what is wrong with a body of parts is the client's.
+// uploadError converts err for clients. Errors in a multipart body are the client's.
 func uploadError(err error) error {
 	var own *wire.Error
 	if errors.As(err, &own) {
@@ -96,7 +97,7 @@ func uploadError(err error) error {
 	return err
 }
 
-// upload reads the parts of a request.
+// upload reads the parts of a request and stores the file.
 func (s *Server) upload(r *http.Request) (*file, error) {
 	parts, err := r.MultipartReader()
 	if err != nil {
@@ -121,8 +122,8 @@ func (s *Server) upload(r *http.Request) (*file, error) {
 	return &k.File, nil
 }
 
-// readParts fills f from the parts of an upload and writes the contents. It returns their size, -1 if none were
-// written.
+// readParts fills f from the parts of an upload and writes the contents to disk. It returns their
+// size, or -1 if there were none.
 func (s *Server) readParts(parts *multipart.Reader, f *file) (size int64, err error) {
 	size = -1
 	for {
@@ -153,10 +154,11 @@ func (s *Server) readParts(parts *multipart.Reader, f *file) (size int64, err er
 	}
 }
 
-// maxFilename is how much of a file's name is kept, in bytes.
+// maxFilename is the maximum length of a file's name in bytes. Longer names are cut.
 const maxFilename = 255
 
-// filename is the name of an uploaded file, without folders. It is shown and never part of a path.
+// filename returns the name of an uploaded file without folders. The name is shown to clients and
+// is never part of a path.
 func filename(p *multipart.Part) string {
 	_, values, err := mime.ParseMediaType(p.Header.Get("Content-Disposition"))
 	if err != nil {
@@ -178,7 +180,7 @@ func check(f *file, size int64) error {
 	return nil
 }
 
-// page is a part of a list.
+// page is a page of a list.
 type page[T any] struct {
 	Object string  `json:"object"`
 	Data   []T     `json:"data"`
@@ -187,7 +189,7 @@ type page[T any] struct {
 	More   bool    `json:"has_more"`
 }
 
-// newPage is the part of all behind the element with the id after, of at most limit elements.
+// newPage returns at most limit elements of all that follow the element with the id after.
 func newPage[T any](all []T, id func(*T) *string, after string, limit int) (*page[T], error) {
 	if after != "" {
 		i := 0
@@ -209,7 +211,7 @@ func newPage[T any](all []T, id func(*T) *string, after string, limit int) (*pag
 // Bounds of the limit of a list of files.
 const usualFiles, mostFiles = 10_000, 10_000
 
-// Files is GET /v1/files. It lists the newest file first unless order is asc.
+// Files serves GET /v1/files. It lists the newest file first unless order is asc.
 func (s *Server) Files(w http.ResponseWriter, r *http.Request) {
 	if !s.available(w, r) {
 		return
@@ -247,7 +249,7 @@ func unknownFile(id string) error {
 	return &wire.Error{Kind: wire.NotFound, Field: "id", Message: fmt.Sprintf("No such File object: %.100s", id)}
 }
 
-// File is GET /v1/files/{id}.
+// File serves GET /v1/files/{id}.
 func (s *Server) File(w http.ResponseWriter, r *http.Request) {
 	if !s.available(w, r) {
 		return
@@ -260,7 +262,7 @@ func (s *Server) File(w http.ResponseWriter, r *http.Request) {
 	respond(w, k.File, nil)
 }
 
-// Content is GET /v1/files/{id}/content. It sends the file as it reads it.
+// Content serves GET /v1/files/{id}/content. It streams the file from disk.
 func (s *Server) Content(w http.ResponseWriter, r *http.Request) {
 	if !s.available(w, r) {
 		return
@@ -289,7 +291,7 @@ func (s *Server) Content(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", info.ModTime(), in)
 }
 
-// DeleteFile is DELETE /v1/files/{id}. The input of a batch that has not ended is not deleted.
+// DeleteFile serves DELETE /v1/files/{id}. It rejects the input of a batch that has not ended.
 func (s *Server) DeleteFile(w http.ResponseWriter, r *http.Request) {
 	if !s.available(w, r) {
 		return

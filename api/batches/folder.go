@@ -20,7 +20,7 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 )
 
-// A file is what clients see of a file.
+// A file is a file as clients see it.
 type file struct {
 	ID        string `json:"id"`
 	Object    string `json:"object"`
@@ -45,19 +45,19 @@ type keptFile struct {
 }
 
 const (
-	// maxFiles is how many files there are at most.
+	// maxFiles is the maximum number of files.
 	maxFiles = 10_000
-	// maxDescription is the size of the longest description of a file or a batch in bytes.
+	// maxDescription is the maximum size of the description of a file or a batch in bytes.
 	maxDescription = 1 << 20
-	// descriptionBytes is what a description counts against the limit of the store.
+	// descriptionBytes is the size that a description counts with against the limit of the store.
 	descriptionBytes = 4 << 10
-	// step is how much of the store's limit a growing file reserves at once.
+	// step is the number of bytes that a growing file reserves at once from the store's limit.
 	step = 1 << 20
 )
 
 var errNoFile = errors.New("batches: no such file")
 
-// fileID is what ids of files look like, so that one can be part of a path.
+// fileID matches ids of files. A matching id is safe as an element of a path.
 var fileID = regexp.MustCompile(`^file-[a-z0-9]{1,64}$`)
 
 // A folder keeps files. It is safe for concurrent use.
@@ -68,22 +68,24 @@ type folder struct {
 	spare *spare
 	mu    sync.Mutex
 	files map[string]*keptFile
-	last  order // of all files so far
+	last  order // of the newest file
 }
 
-// An order is the time of a creation in nanoseconds, for lists. Later ones are greater, also where the clock was set back.
+// An order is a time of creation in nanoseconds, by which lists are sorted. Later creations have a
+// greater order, even if the clock was set back.
 type order int64
 
-// newOrder is the order of a creation now.
+// newOrder returns the order of a creation at now.
 func newOrder(now time.Time) order { return order(now.UnixNano()) }
 
-// follow makes o follow the last order, and then the last one.
+// follow makes o greater than last, and then sets last to o.
 func (o *order) follow(last *order) {
 	*o = max(*o, *last+1)
 	*last = *o
 }
 
-// openFolder reads the descriptions of a folder, which is made if it does not exist, and counts its files.
+// openFolder opens a folder of files and creates it if it does not exist. It reads the descriptions
+// and counts the files.
 func openFolder(dir string, s *store.Store, lock *hold) (*folder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("batches: %w", err)
@@ -93,7 +95,8 @@ func openFolder(dir string, s *store.Store, lock *hold) (*folder, error) {
 	return f, f.reread()
 }
 
-// reread adds the files that another process has left in the folder, and forgets those that are gone from it.
+// reread adds files that another process has left in the folder, and forgets files that were
+// removed from it.
 func (f *folder) reread() error {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return fmt.Errorf("batches: %w", err)
@@ -131,17 +134,17 @@ func (f *folder) reread() error {
 	return nil
 }
 
-// bytes is what a file counts against the limit of the store.
+// bytes returns what a file counts against the limit of the store.
 func (k *keptFile) bytes() int64 { return k.File.Bytes + descriptionBytes }
 
-// forget makes a file unknown. f.mu is held.
+// forget removes a file from f, but not from the disk. The caller holds f.mu.
 func (f *folder) forget(k *keptFile) {
 	delete(f.files, k.File.ID)
 	f.store.Found(-k.bytes())
 }
 
-// eachDescription calls use with each description in dir. One that use fails for is skipped with a line in the
-// log.
+// eachDescription calls use with each description in dir. If use fails, the description is skipped
+// with a line in the log.
 func eachDescription(dir string, use func(path string, b []byte) error) error {
 	list, err := os.ReadDir(dir)
 	if err != nil {
@@ -180,11 +183,11 @@ const descriptionSuffix = ".json"
 
 func (f *folder) description(id string) string { return filepath.Join(f.dir, id+descriptionSuffix) }
 
-// data is the path of a file's contents.
+// data returns the path of a file's contents.
 func (f *folder) data(id string) string { return filepath.Join(f.dir, id+".data") }
 
-// removeOthers removes contents without a description that keep does not name: of uploads that a killed process
-// did not finish.
+// removeOthers removes contents that have no description and that keep does not name. They are left
+// over from uploads that a killed process did not finish.
 func (f *folder) removeOthers(keep map[string]bool) {
 	list, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -193,13 +196,14 @@ func (f *folder) removeOthers(keep map[string]bool) {
 	for _, e := range list {
 		id, ok := strings.CutSuffix(e.Name(), ".data")
 		if ok && fileID.MatchString(id) && f.files[id] == nil && !keep[id] {
-			_ = os.Remove(f.data(id)) // or the next start does
+			_ = os.Remove(f.data(id)) // if this fails, the next start removes it
 		}
 	}
 }
 
-// upload writes the contents of a new file from in to disk as they come, and returns their size. It fails with
-// store.ErrFull, or if in does. The caller calls add or drop afterwards.
+// upload writes the contents of a new file from in to disk while it reads them, and returns their
+// size. It fails with store.ErrFull, or if reading in fails. The caller must call add or drop
+// afterwards.
 func (f *folder) upload(id string, in io.Reader) (size int64, err error) {
 	f.mu.Lock()
 	many := len(f.files) >= maxFiles
@@ -231,7 +235,7 @@ func (f *folder) upload(id string, in io.Reader) (size int64, err error) {
 		n, err := in.Read(buffer)
 		if size+int64(n) > reserved {
 			more := int64(step)
-			if f.store.Reserve(more) != nil { // the rest may be smaller
+			if f.store.Reserve(more) != nil { // the rest may be smaller and still fit
 				more = size + int64(n) - reserved
 				if err := f.store.Reserve(more); err != nil {
 					return size, err
@@ -252,15 +256,15 @@ func (f *folder) upload(id string, in io.Reader) (size int64, err error) {
 	}
 }
 
-// uploadBuffer is how much of an upload is in memory.
+// uploadBuffer is the size of the buffer of an upload.
 const uploadBuffer = 64 << 10
 
 var errManyFiles = fmt.Errorf("batches: there are %d files, which is the most: delete some", maxFiles)
 
-// add describes a file whose contents are in place and counted.
+// add writes the description of a file whose contents are in place and counted.
 func (f *folder) add(k *keptFile) error { return f.addBy(k, f.lock.describe) }
 
-// addResults is add for results, which may use the spare room.
+// addResults is add for results. Their description may use the spare room.
 func (f *folder) addResults(k *keptFile) error { return f.addBy(k, f.spare.describe) }
 
 func (f *folder) addBy(k *keptFile, describe func(path string, v any) error) error {
@@ -276,20 +280,20 @@ func (f *folder) addBy(k *keptFile, describe func(path string, v any) error) err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if read := f.files[k.File.ID]; read != nil { // by reread, a moment ago
+	if read := f.files[k.File.ID]; read != nil { // reread has read it a moment ago
 		f.forget(read)
 	}
 	f.files[k.File.ID] = k
 	return nil
 }
 
-// drop removes contents of size bytes that were not added.
+// drop removes contents of size bytes that have no description.
 func (f *folder) drop(id string, size int64) {
-	_ = os.Remove(f.data(id)) // or removeOthers does at the next start
+	_ = os.Remove(f.data(id)) // if this fails, removeOthers removes it at the next start
 	f.store.Found(-size)
 }
 
-// describe writes a description.
+// describe writes a description to path.
 func (h *hold) describe(path string, v any) error {
 	if err := h.ready(path); err != nil {
 		return err
@@ -304,7 +308,7 @@ func (h *hold) describe(path string, v any) error {
 	return nil
 }
 
-// find returns a file of an owner. It fails with errNoFile.
+// find returns a file of an owner, or errNoFile.
 func (f *folder) find(owner, id string) (*keptFile, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -330,17 +334,19 @@ func (f *folder) remove(k *keptFile) error {
 	return nil
 }
 
-// withdraw removes the description of a file and keeps its contents, which no longer count.
+// withdraw removes the description of a file and keeps its contents, which no longer count against
+// the limit.
 func (f *folder) withdraw(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if k := f.files[id]; k != nil {
-		_ = os.Remove(f.description(id)) // add replaces it
+		_ = os.Remove(f.description(id)) // if this fails, add replaces it
 		f.forget(k)
 	}
 }
 
-// open opens the contents of a file. If they were removed from the folder, it forgets the file and fails with errNoFile.
+// open opens the contents of a file. If they were removed from the folder, it forgets the file and
+// returns errNoFile.
 func (f *folder) open(k *keptFile) (*os.File, error) {
 	in, err := os.Open(f.data(k.File.ID))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -353,7 +359,8 @@ func (f *folder) open(k *keptFile) (*os.File, error) {
 	return in, nil
 }
 
-// list returns the files of an owner, the oldest first. purpose "" means any.
+// list returns the files of an owner, oldest first. If purpose is "", it returns files of any
+// purpose.
 func (f *folder) list(owner, purpose string) []file {
 	f.mu.Lock()
 	defer f.mu.Unlock()

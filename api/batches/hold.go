@@ -11,20 +11,21 @@ import (
 	"github.com/heftai/heft/internal/filelock"
 )
 
-// A hold is the lock of a store's files and batches, which one server has. It is safe for concurrent use.
+// A hold is the lock of a store's files and batches. One server at a time has it. It is safe for
+// concurrent use.
 type hold struct {
 	path string
 	mu   sync.Mutex
 	file *os.File
-	anew bool // it was taken again, and what is in the store has not been read since
+	anew bool // the lock was taken again, and the store has not been read since
 }
 
-// otherServer says that another server has the files and batches.
+// otherServer is the message for clients while another server has the files and batches.
 const otherServer = "Another server has the files and batches of this folder: stop it, or start this one with another --store DIR."
 
 var errOther = wire.Invalidf("", otherServer)
 
-// takeHold locks the file at path. It fails with errOther if another server has it.
+// takeHold locks the file at path. It returns errOther if another server has the lock.
 func takeHold(path string) (*hold, error) {
 	f, err := filelock.Open(path, filelock.Try)
 	if errors.Is(err, filelock.ErrLocked) {
@@ -36,8 +37,9 @@ func takeHold(path string) (*hold, error) {
 	return &hold{path: path, file: f}, nil
 }
 
-// ready makes the folder of a file that will be written, if the store was removed while the server runs, and takes the
-// lock again then. It fails with errOther if another server has the store by now.
+// ready prepares writing to path. If the store was removed while the server runs, it creates the
+// folder again and takes the lock again. It returns errOther if another server has the lock by
+// then.
 func (h *hold) ready(path string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,7 +52,7 @@ func (h *hold) ready(path string) error {
 	return nil
 }
 
-// again takes the lock again if the store was removed. h.mu is held.
+// again takes the lock again if the store was removed. The caller holds h.mu.
 func (h *hold) again() error {
 	if filelock.IsAt(h.file, h.path) {
 		return nil
@@ -62,13 +64,13 @@ func (h *hold) again() error {
 	if err != nil {
 		return err
 	}
-	_ = h.file.Close() // of a file that was removed
+	_ = h.file.Close() // the file was removed
 	h.file, h.anew = again.file, true
 	return nil
 }
 
-// renewed reports whether the lock was taken again since the last call: other servers may have changed the store
-// meanwhile. It fails with errOther if another server has the store by now.
+// renewed reports whether the lock was taken again since the last call. Other servers may then have
+// changed the store. It returns errOther if another server has the lock by now.
 func (h *hold) renewed() (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,7 +80,7 @@ func (h *hold) renewed() (bool, error) {
 	return anew, err
 }
 
-// free lets another server have the store.
+// free releases the lock.
 func (h *hold) free() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,17 +9,17 @@ import (
 	"io"
 )
 
-// lineBuffer is how much of a file is read at once to find its lines.
+// lineBuffer is the number of bytes that are read at once to find lines.
 const lineBuffer = 64 << 10
 
-// A line is a place in a JSONL file.
+// A line is the position of a line in a JSONL file.
 type line struct {
 	number int   // from 1
-	at     int64 // its first byte
-	size   int64 // without the end of the line
+	at     int64 // offset of its first byte
+	size   int64 // bytes, without the end of the line
 }
 
-// lines finds the lines of a file. Its memory does not depend on their length.
+// lines splits a file into lines. Its memory does not depend on their length.
 type lines struct {
 	in     *bufio.Reader
 	at     int64
@@ -28,7 +28,7 @@ type lines struct {
 
 func newLines(in io.Reader) *lines { return &lines{in: bufio.NewReaderSize(in, lineBuffer)} }
 
-// next returns the next line that is not blank. It fails with io.EOF at the end.
+// next returns the next line that is not blank, or io.EOF at the end.
 func (l *lines) next() (line, error) {
 	for {
 		found, blank, err := l.scan()
@@ -38,7 +38,7 @@ func (l *lines) next() (line, error) {
 	}
 }
 
-// scan returns the next line, and whether it is blank.
+// scan returns the next line and reports whether it is blank.
 func (l *lines) scan() (found line, blank bool, err error) {
 	l.number++
 	found, blank = line{number: l.number, at: l.at}, true
@@ -59,14 +59,14 @@ func (l *lines) scan() (found line, blank bool, err error) {
 	}
 }
 
-// A call is what a line asks for.
+// A call is the decoded request of a line.
 type call struct {
 	CustomID string
 	URL      string
 	Body     json.RawMessage
 }
 
-// lineError says what is wrong with a line, as the list errors of a batch has it.
+// lineError says what is wrong with a line. It is an element of a batch's list of errors.
 type lineError struct {
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
@@ -76,7 +76,7 @@ type lineError struct {
 
 func (e *lineError) Error() string { return e.Message }
 
-// maxCustomID bounds the custom_id of a line in bytes.
+// maxCustomID is the maximum length of a custom_id in bytes.
 const maxCustomID = 512
 
 func wrongLine(code, param, format string, args ...any) error {
@@ -87,8 +87,8 @@ func wrongLine(code, param, format string, args ...any) error {
 	return e
 }
 
-// parseLine reads a line. allowed says whether an endpoint may be called, and why not. It fails with a
-// *lineError.
+// parseLine decodes a line. allowed returns an error if the url may not be called. parseLine
+// returns a *lineError for an invalid line.
 func parseLine(b []byte, allowed func(url string) error) (call, error) {
 	var raw struct {
 		CustomID json.RawMessage `json:"custom_id"`
@@ -96,7 +96,7 @@ func parseLine(b []byte, allowed func(url string) error) (call, error) {
 		URL      json.RawMessage `json:"url"`
 		Body     json.RawMessage `json:"body"`
 	}
-	b = bytes.TrimPrefix(b, []byte("\ufeff")) // a byte order mark, with which some editors on Windows begin a file
+	b = bytes.TrimPrefix(b, []byte("\ufeff")) // some editors on Windows write a byte order mark
 	var kind *json.UnmarshalTypeError
 	switch err := json.Unmarshal(b, &raw); {
 	case errors.As(err, &kind):

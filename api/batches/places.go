@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// places limits how many lines run at once, and their bytes: lines of a batch leave most of the memory for
-// requests to clients. It is safe for concurrent use.
+// places limits the number of lines that run at once and their total bytes, to leave most of the
+// memory for requests to clients. It is safe for concurrent use.
 type places struct {
 	most  int
 	bytes int64
@@ -14,17 +14,18 @@ type places struct {
 	mu    sync.Mutex
 	used  int
 	held  int64
-	freed chan struct{} // closed when a place becomes free; nil if none is waited for
+	freed chan struct{} // closed when a place becomes free; nil if no goroutine waits
 }
 
-// lineShare of the longest line is what the lines take that run at once; one alone may be longer.
+// lineShare: running lines take at most 1/lineShare of the maximum line size together. A line that
+// runs alone may be longer.
 const lineShare = 4
 
 func newPlaces(b *Backend) *places {
 	return &places{most: max(b.Parallel, 1), bytes: b.MaxLine / lineShare}
 }
 
-// take waits for a place for a line. It fails with the cause of ctx.
+// take waits for a place for a line of size bytes. It returns the cause of ctx when ctx ends.
 func (p *places) take(ctx context.Context, size int64) error {
 	for {
 		p.mu.Lock()

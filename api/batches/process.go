@@ -11,8 +11,8 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 )
 
-// process takes a batch from the state that it is in to its end. When the server stops first, the batch keeps
-// the state, and the next process continues from it.
+// process takes a batch from its current state to its end. If the server stops first, the batch
+// keeps its state and the next process continues from there.
 func (s *Server) process(ctx context.Context, k *keptBatch) {
 	in, err := os.Open(s.files.data(k.Batch.Input))
 	if err != nil {
@@ -39,12 +39,12 @@ func (s *Server) process(ctx context.Context, k *keptBatch) {
 	s.mu.Unlock()
 	err = r.run(ctx)
 	if err == nil {
-		err = context.Cause(ctx) // the last lines may have been ended early
+		err = context.Cause(ctx) // ctx may have ended the last lines early
 	}
 	s.end(ctx, k, r, err)
 }
 
-// validate checks the input and reports whether the batch goes on.
+// validate checks the input and reports whether the batch continues.
 func (s *Server) validate(ctx context.Context, k *keptBatch, r *runner) bool {
 	count, wrong, err := s.backend.validate(ctx, r.in, r.allowed)
 	switch {
@@ -70,14 +70,14 @@ func (s *Server) validate(ctx context.Context, k *keptBatch, r *runner) bool {
 		b.Counts.Total = count
 		now := s.now().Unix()
 		b.InProgressAt = &now
-		if b.Status == validating { // and was not cancelled meanwhile
+		if b.Status == validating { // it was not cancelled meanwhile
 			b.Status = inProgress
 		}
 	})
 	return true
 }
 
-// broken ends a batch that cannot go on.
+// broken ends a batch that cannot continue.
 func (s *Server) broken(k *keptBatch, code, message string, err error) {
 	slog.Error("batches: a batch failed", "batch", k.Batch.ID, "reason", err)
 	s.enter(k, failed, func(b *batch) **int64 {
@@ -86,7 +86,7 @@ func (s *Server) broken(k *keptBatch, code, message string, err error) {
 	})
 }
 
-// reasonOf says to a client why a file could not be written.
+// reasonOf tells a client why a file could not be written.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, store.ErrFull):
@@ -97,9 +97,9 @@ func reasonOf(err error) string {
 	return "see the log of the server."
 }
 
-// openResults opens the results of a batch and finds what an earlier process has written.
+// openResults opens the results of a batch and finds those that an earlier process has written.
 func (s *Server) openResults(k *keptBatch, r *runner) (err error) {
-	s.files.withdraw(k.OutputID) // if the process was killed between them and the batch's last state
+	s.files.withdraw(k.OutputID) // the process may have been killed before it wrote the batch's final state
 	s.files.withdraw(k.ErrorID)
 	if err := s.lock.ready(s.files.data(k.OutputID)); err != nil {
 		return err
@@ -121,13 +121,14 @@ func (s *Server) openResults(k *keptBatch, r *runner) (err error) {
 	return nil
 }
 
-// end gives a batch its results and its last state. err is why its lines ended early, nil if they did not.
+// end publishes the results of a batch and sets its final state. err says why its lines ended
+// early; nil means that they did not.
 func (s *Server) end(ctx context.Context, k *keptBatch, r *runner, err error) {
 	status, at := completed, func(b *batch) **int64 { return &b.CompletedAt }
 	var message *lineError
 	switch {
 	case errors.Is(err, errStopped):
-		_, _ = r.out.close(), r.errs.close() // what did not reach the disk is computed again
+		_, _ = r.out.close(), r.errs.close() // results that did not reach the disk are computed again
 		return
 	case errors.Is(err, errCancelled):
 		status, at = cancelled, func(b *batch) **int64 { return &b.CancelledAt }
@@ -162,24 +163,25 @@ func (s *Server) end(ctx context.Context, k *keptBatch, r *runner, err error) {
 	})
 }
 
-// publish makes results a file of the batch's owner and returns its id, nil if there are none.
+// publish makes results a file of the batch's owner and returns its id, or nil if there are no
+// results.
 func (s *Server) publish(k *keptBatch, r *results, id, kind string) (*string, error) {
 	if err := r.close(); err != nil {
 		return nil, fmt.Errorf("batches: %w", err)
 	}
 	if r.size == 0 {
-		_ = os.Remove(s.files.data(id)) // or removeOthers does at the next start
+		_ = os.Remove(s.files.data(id)) // if this fails, removeOthers removes it at the next start
 		return nil, nil
 	}
 	if _, err := os.Stat(s.files.data(id)); err != nil {
-		return nil, fmt.Errorf("batches: %w", err) // removed meanwhile
+		return nil, fmt.Errorf("batches: %w", err) // the file was removed meanwhile
 	}
 	name := fmt.Sprintf("%s_%s.jsonl", k.Batch.ID, kind)
 	now := s.now()
 	err := s.files.addResults(&keptFile{Owner: k.Owner, Order: newOrder(now), File: file{ID: id, Object: "file", Bytes: r.size,
 		CreatedAt: now.Unix(), Filename: name, Purpose: purposeOutput, Status: "processed"}})
 	if err != nil {
-		return nil, err // a client could not read a file without a description
+		return nil, err // clients cannot read a file without a description
 	}
 	return &id, nil
 }
