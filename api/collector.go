@@ -12,11 +12,11 @@ import (
 	"github.com/heftai/heft/internal/engine"
 )
 
-// collector reads the counters of the engine and the tiers on each scrape.
+// collector reads the counters of the engine and of the tiers at each scrape.
 type collector struct {
 	engine   *engine.Engine
 	status   func() dispatch.Status
-	adapters int // that requests may name
+	adapters int // number of known adapters
 
 	running, waiting, kvUsage, kvConfig    *prometheus.Desc
 	prefixQueries, prefixHits, preemptions *prometheus.Desc
@@ -99,7 +99,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter(c.cachedTokens, float64(s.KV.Hits))
 	counter(c.promptSources, float64(s.PromptTokens), "local_compute")
 	counter(c.promptSources, float64(s.KV.Hits), "local_cache_hit")
-	counter(c.promptSources, 0, "external_kv_transfer") // there is none; dashboards expect the label
+	counter(c.promptSources, 0, "external_kv_transfer") // always 0: dashboards expect the label
 	counter(c.answerTokens, float64(s.GeneratedTokens))
 	counter(c.drafts, float64(s.Drafts))
 	counter(c.draftTokens, float64(s.DraftTokens))
@@ -114,7 +114,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.collectTiers(ch, counter, gauge)
 }
 
-// collectTiers collects what the tiers hold and read.
+// collectTiers sends the bytes that tiers hold and read.
 func (c *collector) collectTiers(ch chan<- prometheus.Metric, counter, gauge func(*prometheus.Desc, float64, ...string)) {
 	t := c.status()
 	for tier, n := range t.TierBytes {
@@ -162,7 +162,7 @@ func (c *collector) collectTiers(ch chan<- prometheus.Metric, counter, gauge fun
 	}
 }
 
-// figures are the numbers of s, nil where one is unknown.
+// figures returns the numbers of s; unknown ones are nil.
 func figures(s *dispatch.ModelSpeed) [4]*float64 {
 	return [4]*float64{s.LoadSeconds, s.FirstTokenSeconds, s.TokensPerSecond, s.DiskBytesPerToken}
 }

@@ -11,45 +11,48 @@ import (
 )
 
 const (
-	// connectionBytes is what a connection without a request takes: its goroutine and buffers.
+	// connectionBytes is the memory of a connection without a request: its goroutine and buffers.
 	connectionBytes = 16 << 10
-	// connectionShare of the requests' memory is for connections without a request.
+	// connectionShare: 1/connectionShare of the memory for requests is for connections without a
+	// request.
 	connectionShare = 16
-	// fewConnections may always wait for a request.
+	// fewConnections is the minimum number of connections that may wait for a request.
 	fewConnections = 64
-	// warnConnections is the number of connections below which the start warns.
+	// warnConnections: below this limit of connections the server warns at its start.
 	warnConnections = 256
-	// grace is how long a connection may wait for a request before it makes room for another one: time in which a
-	// request that was sent is read.
+	// grace is the time that a connection may wait for a request before it may be closed to make
+	// room for another one. It allows a request that was already sent to be read.
 	grace = 250 * time.Millisecond
 )
 
-// connections limits the connections that have no request, new ones and idle ones, and all connections by the file
-// descriptors that the process may open. At a limit no connection is accepted until another one ends, or has waited
-// for a request longer than grace and is closed, as an idle timeout would. Until then clients wait in the system's
-// queue, and answers close their connections. Connections with a request are limited by the memory of requests.
+// connections limits two numbers: connections without a request, whether new or idle, by the memory
+// for requests; and all connections, by the file descriptors that the process may open. At a limit
+// no connection is accepted until another one ends, or is closed because it has waited for a
+// request longer than grace. Until then clients wait in the system's queue, and answers close their
+// connections. Connections with a request are limited by the memory for requests.
 type connections struct {
-	most int // without a request
-	all  int // with and without
+	most int // maximum without a request
+	all  int // maximum with and without a request
 
 	mu      sync.Mutex
 	changed sync.Cond
 	waiting list.List // of waiter, the longest waiting first
 	at      map[net.Conn]*list.Element
-	closed  map[net.Conn]bool // by this, until net/http reports it
+	closed  map[net.Conn]bool // by closeLongest, until net/http reports it
 	open    int
-	full    sync.Once   // warns that there are all connections
+	full    sync.Once   // warns that the limit is reached
 	crowded atomic.Bool // a connection waits to be accepted
 }
 
-// A waiter is a connection that waits for a request.
+// A waiter is a connection without a request.
 type waiter struct {
 	conn  net.Conn
 	since time.Time
 }
 
-// newConnections has the limits for so much memory of requests, and for a process that may open so many more files.
-// Half of them are for connections; the other half is for weights and other files.
+// newConnections returns the limits for requestMemory bytes of memory for requests, and for a
+// process that may open further descriptors. Half of these are for connections, the other half for
+// weights and other files.
 func newConnections(requestMemory int64, descriptors int) *connections {
 	most := max(fewConnections, int(requestMemory/connectionShare/connectionBytes))
 	c := &connections{most: most, all: max(descriptors/2, 1), at: map[net.Conn]*list.Element{}, closed: map[net.Conn]bool{}}
@@ -60,7 +63,7 @@ func newConnections(requestMemory int64, descriptors int) *connections {
 	return c
 }
 
-// handler tells clients to close their connections after the answer while others wait to be accepted.
+// handler closes connections after the answer while other connections wait to be accepted.
 func (c *connections) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.crowded.Load() {
@@ -70,8 +73,8 @@ func (c *connections) handler(next http.Handler) http.Handler {
 	})
 }
 
-// note is a server's ConnState. For a new connection it returns when there is room, and net/http accepts no other
-// one meanwhile.
+// note is the server's ConnState callback. For a new connection it blocks until there is room;
+// meanwhile net/http accepts no other one.
 func (c *connections) note(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +100,7 @@ func (c *connections) wait(conn net.Conn) {
 	c.at[conn] = c.waiting.PushBack(waiter{conn, time.Now()})
 }
 
-// makeRoom returns when one more connection may wait for its request.
+// makeRoom blocks until one more connection may wait for its request.
 func (c *connections) makeRoom() {
 	defer c.crowded.Store(false)
 	for c.waiting.Len() >= c.most || c.open-len(c.closed) > c.all {
@@ -115,8 +118,8 @@ func (c *connections) makeRoom() {
 	}
 }
 
-// closeLongest closes the connection that has waited longest for a request, and returns 0. If none has waited for
-// grace, it returns after which time one may have.
+// closeLongest closes the connection that has waited longest for a request, and returns 0. If none
+// has waited for grace, it returns the time until one has.
 func (c *connections) closeLongest() time.Duration {
 	e := c.waiting.Front()
 	if e == nil {
@@ -129,6 +132,6 @@ func (c *connections) closeLongest() time.Duration {
 	c.waiting.Remove(e)
 	delete(c.at, longest.conn)
 	c.closed[longest.conn] = true
-	_ = longest.conn.Close() // net/http ends its goroutine
+	_ = longest.conn.Close() // ends net/http's goroutine
 	return 0
 }

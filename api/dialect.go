@@ -19,12 +19,14 @@ import (
 
 // A dialect is a set of endpoints that share a wire format.
 type dialect struct {
-	// errors writes the errors of the dialect's paths, those of the middleware included.
+	// errors writes the errors of the dialect's paths, including those of the middleware.
 	errors wire.ErrorWriter
 	routes chi.Router
-	// owns reports whether a request that no route has is for the dialect; nil: none is.
+	// owns reports whether a request without a route belongs to the dialect. nil means that none
+	// does.
 	owns func(*http.Request) bool
-	// shares reports whether a request to a route of another dialect is of this one's clients; nil: none is.
+	// shares reports whether a request to a route of another dialect comes from a client of this
+	// one. nil means that none does.
 	shares func(*http.Request) bool
 }
 
@@ -70,13 +72,14 @@ func openAI(s *openai.Server, r *responses.Server, b *batches.Server, more ...ro
 	}, more...)...)
 }
 
-// modelsPath is where OpenAI's and Anthropic's clients list models.
+// modelsPath is where clients of OpenAI and Anthropic list models.
 const modelsPath = "/v1/models"
 
-// below reports whether a path is another or below it.
+// below reports whether path is of or below it.
 func below(path, of string) bool { return path == of || strings.HasPrefix(path, of+"/") }
 
-// notAnthropics rejects requests of Anthropic's clients, whose files and batches have the same paths and other fields.
+// notAnthropics rejects requests of Anthropic's clients. Their files and batches have the same
+// paths as OpenAI's, but other fields.
 func notAnthropics(h http.HandlerFunc) http.HandlerFunc {
 	const why = "Anthropic's files and batches are not supported: put texts into messages. Without the header 'anthropic-version', this path is OpenAI's."
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -91,10 +94,12 @@ func notAnthropics(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// isAnthropic reports whether a request is of one of Anthropic's clients, which send their version of the API.
+// isAnthropic reports whether a request comes from a client of Anthropic. These clients send the
+// version of the API.
 func isAnthropic(r *http.Request) bool { return r.Header.Get("Anthropic-Version") != "" }
 
-// byVersion answers Anthropic's clients with one handler, and the others with another. A description has both.
+// byVersion calls the handler anthropic for Anthropic's clients, and the handler other for all
+// other clients. The OpenAPI description has both.
 func byVersion(anthropic, other http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if isAnthropic(r) || wire.DescriptionOf(r.Context()) != nil {
@@ -105,8 +110,8 @@ func byVersion(anthropic, other http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// anthropic is Anthropic's dialect. Its clients send their version of the API with each request, by which
-// errors of other paths get the shape that they read.
+// anthropic is Anthropic's dialect. Its clients send the API's version with each request. By that
+// header they also get errors of other paths in their own form.
 func anthropic(s *messages.Server) dialect {
 	d := newDialect(messages.WriteError,
 		route{http.MethodPost, "/v1/messages", s.Create},
@@ -145,7 +150,7 @@ func ollamas(s *ollama.Server) dialect {
 }
 
 // dialects are the dialects of a server. The first one also writes the errors of paths that belong
-// to none.
+// to no dialect.
 type dialects []dialect
 
 // mount adds the routes of all dialects to r.
@@ -159,7 +164,7 @@ func (ds dialects) mount(r chi.Router) {
 	}
 }
 
-// errorsOf returns the ErrorWriter of the dialect that has the requested path.
+// errorsOf returns the ErrorWriter of the dialect that owns the requested path.
 func (ds dialects) errorsOf(r *http.Request) wire.ErrorWriter {
 	for _, d := range ds {
 		if d.shares != nil && d.shares(r) {
@@ -193,8 +198,9 @@ func methodsOf(r chi.Routes, path string) []string {
 	return methods
 }
 
-// nearPath returns the path of an endpoint that a client with another base URL meant: one without what is before it, or
-// below /v1. If there is none, it returns one with a similar name, behind its method if that is another one, or "".
+// nearPath returns the path of an existing endpoint for a client with a wrong base URL: the path
+// without its first elements, or below /v1. If there is none, it returns an endpoint with a similar
+// name, after its method if that differs, or "".
 func nearPath(routes chi.Routes, r *http.Request) string {
 	rest := path.Clean("/" + r.URL.Path)
 	for range 4 { // elements before the endpoint's path
@@ -209,7 +215,8 @@ func nearPath(routes chi.Routes, r *http.Request) string {
 	return similarPath(routes, r)
 }
 
-// similarPath returns the endpoint that a request with a misspelled path meant, with another method or below /v1.
+// similarPath returns the endpoint whose path is closest to a misspelled one. It may have another
+// method or be below /v1.
 func similarPath(routes chi.Routes, r *http.Request) string {
 	methods, names := map[string][]string{}, []string{}
 	_ = chi.Walk(routes, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error { // f returns none

@@ -2,8 +2,9 @@ package api
 
 import "strings"
 
-// elsewhere are endpoints of other servers that this one does not have, with what to use or why not. Those of a path are
-// also those below it; the longest path is meant.
+// elsewhere has endpoints of other servers that this one does not have. The text says what to use
+// instead, or why there is no such endpoint. An entry also applies to all paths below its path; the
+// longest matching path wins.
 var elsewhere = map[string]string{
 	// llama-server
 	"/completion":      "use POST /v1/completions",
@@ -75,7 +76,7 @@ const (
 	unloads  = "models are unloaded by --idle-unload, or by POST /api/generate with \"keep_alive\": 0"
 )
 
-// insteadOf says what to use instead of a path of another server, "" if no server is known to have it.
+// insteadOf returns what to use instead of another server's path, or "" if the path is unknown.
 func insteadOf(path string) string {
 	for path != "" {
 		if why := elsewhere[path]; why != "" {

@@ -11,14 +11,14 @@ import (
 	"strconv"
 )
 
-// results is a file of results that grows by a line at a time.
+// results is a file of results. Each result is a line that is appended.
 type results struct {
 	file    *os.File
 	size    int64
-	reserve func(n int64) error // is asked for room before the file grows; nil: there is no limit
+	reserve func(n int64) error // reserves room before the file grows; nil: there is no limit
 }
 
-// openResults opens the file at path, which is made if it does not exist.
+// openResults opens the file at path, and creates it if it does not exist.
 func openResults(path string, reserve func(int64) error) (*results, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -27,9 +27,9 @@ func openResults(path string, reserve func(int64) error) (*results, error) {
 	return &results{file: f, reserve: reserve}, nil
 }
 
-// recover reads the results of the batch called name that an earlier process has written, and calls seen with
-// the numbers of their lines. It cuts off what follows the last whole one. Its memory does not depend on the
-// length of lines.
+// recover reads the results of the batch called name that an earlier process has written. It calls
+// seen with the number of each result's line, and truncates the file after the last complete
+// result. Its memory does not depend on the length of lines.
 func (r *results) recover(name string, seen func(int)) (count int, err error) {
 	in := bufio.NewReaderSize(r.file, lineBuffer)
 	want := []byte(prefix(name))
@@ -71,7 +71,8 @@ func (r *results) recover(name string, seen func(int)) (count int, err error) {
 	return count, err
 }
 
-// numberOf is the number of the line that a result is of, 0 if piece does not begin one.
+// numberOf returns the line number of the result that starts with piece, or 0 if piece is not the
+// start of a result.
 func numberOf(piece, prefix []byte) int {
 	digits, ok := bytes.CutPrefix(piece, prefix)
 	end := bytes.IndexByte(digits, '"')
@@ -85,10 +86,11 @@ func numberOf(piece, prefix []byte) int {
 	return n
 }
 
-// append writes one result with one write, so that a killed process leaves at most one that is not whole.
+// append writes one result with a single write, so that a killed process leaves at most one
+// incomplete result.
 func (r *results) append(what result) error {
 	var line bytes.Buffer
-	out := json.NewEncoder(&line) // it ends what it writes with a newline
+	out := json.NewEncoder(&line) // Encode ends the line with a newline
 	out.SetEscapeHTML(false)
 	if err := out.Encode(what); err != nil {
 		return fmt.Errorf("batches: %w", err)
@@ -111,7 +113,7 @@ func (r *results) append(what result) error {
 	return nil
 }
 
-// close syncs the file and closes it.
+// close syncs and closes the file.
 func (r *results) close() error {
 	err := r.file.Sync()
 	return errors.Join(err, r.file.Close())

@@ -16,26 +16,26 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Counts are the lines of a batch.
+// Counts counts the lines of a batch.
 type Counts struct {
 	Total     int `json:"total"`
 	Completed int `json:"completed"`
 	Failed    int `json:"failed"`
 }
 
-// A runner answers the lines of one file. It is used once.
+// A runner answers the lines of one file. It can be used once.
 type runner struct {
 	backend *Backend
 	places  *places
 	in      *os.File
 	owner   string
-	name    string // of the batch, part of the ids of its lines
+	name    string // name of the batch, part of the ids of its lines
 	out     *results
 	errs    *results
 	allowed func(url string) error
-	failed  func(error)   // is told that results cannot be written; it ends the run
-	wrote   func(Counts)  // is told of each result; may be nil
-	late    chan struct{} // has an element for each line that is tried again
+	failed  func(error)   // is called if results cannot be written; it ends the run
+	wrote   func(Counts)  // is called after each result; may be nil
+	late    chan struct{} // has an element for each line that waits to be tried again
 
 	mu     sync.Mutex
 	counts Counts
@@ -43,7 +43,7 @@ type runner struct {
 	done   bitmap
 }
 
-// resume counts the lines that an earlier process has answered.
+// resume finds the lines that an earlier process has answered, and counts them.
 func (r *runner) resume() error {
 	for _, results := range []*results{r.out, r.errs} {
 		n, err := results.recover(r.name, r.done.set)
@@ -59,8 +59,8 @@ func (r *runner) resume() error {
 	return nil
 }
 
-// run answers all lines that have no result yet, and returns when the last one has ended, or ctx has. No line begins
-// while many have to be tried again.
+// run answers all lines that have no result yet. It returns when the last one has ended or ctx
+// ends. It starts no new line while many lines wait to be tried again.
 func (r *runner) run(ctx context.Context) error {
 	r.late = make(chan struct{}, r.places.most)
 	var running sync.WaitGroup
@@ -94,7 +94,7 @@ func (r *runner) expire(ctx context.Context) error {
 	})
 }
 
-// each calls f with each line that has no result, until it fails.
+// each calls f with each line that has no result, until f fails.
 func (r *runner) each(f func(line) error) error {
 	in := newLines(io.NewSectionReader(r.in, 0, 1<<62))
 	for {
@@ -118,11 +118,11 @@ func (r *runner) answered(l line) bool {
 	return r.done.has(l.number)
 }
 
-// Times between two attempts of a line that the server has no room for.
+// Bounds of the time between two attempts of a line for which the server has no room.
 const firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second
 
-// answer answers one line, which has a place. It tries again while the server is full; between two attempts other lines
-// have the place.
+// answer answers one line, which has a place. While the server is full it tries again, and between
+// two attempts it leaves the place to other lines.
 func (r *runner) answer(ctx context.Context, l line) {
 	again := r.attempt(ctx, l, firstPause)
 	r.places.free(l.size)
@@ -149,7 +149,7 @@ func (r *runner) answer(ctx context.Context, l line) {
 	}
 }
 
-// attempt answers a line after a pause and reports whether that is to be tried again.
+// attempt answers a line after a pause. It reports whether the line has to be tried again.
 func (r *runner) attempt(ctx context.Context, l line, pause time.Duration) (again bool) {
 	err := r.backend.read(ctx, r.in, l, func(inner context.Context, text []byte) error {
 		c, err := parseLine(text, r.allowed)
@@ -191,7 +191,7 @@ func (r *runner) attempt(ctx context.Context, l line, pause time.Duration) (agai
 	return again
 }
 
-// message is what a client reads of err.
+// message returns the text of err for clients.
 func message(err error) string {
 	var own *wire.Error
 	if errors.As(err, &own) {
@@ -200,13 +200,13 @@ func message(err error) string {
 	return err.Error()
 }
 
-// A result is a line of the output.
+// A result is a line of the output file.
 type result struct {
 	ID       string       `json:"id"`
 	CustomID string       `json:"custom_id"`
 	Response *response    `json:"response"`
 	Error    *resultError `json:"error"`
-	Line     int          `json:"line,omitempty"` // of the input, where the line failed
+	Line     int          `json:"line,omitempty"` // of the input, if the line failed
 }
 
 type response struct {
@@ -220,12 +220,12 @@ type resultError struct {
 	Message string `json:"message"`
 }
 
-// prefix begins the result of a line.
+// prefix returns the start of the results of a batch's lines.
 func prefix(name string) string { return `{"id":"batch_req_` + name + "_" }
 
 func (r *runner) id(l line) string { return "batch_req_" + r.name + "_" + strconv.Itoa(l.number) }
 
-// keep writes what an endpoint has answered.
+// keep writes an endpoint's answer as the result of a line.
 func (r *runner) keep(l line, customID string, a *answer) {
 	body := bytes.TrimSpace(a.body.Bytes())
 	if !json.Valid(body) {
@@ -242,7 +242,7 @@ func (r *runner) keep(l line, customID string, a *answer) {
 	r.write(r.errs, l, out)
 }
 
-// fail writes that a line has no answer.
+// fail writes an error as the result of a line.
 func (r *runner) fail(l line, customID, code, message string) {
 	r.write(r.errs, l, result{ID: r.id(l), CustomID: customID, Line: l.number,
 		Error: &resultError{code, fmt.Sprintf("line %d: %s", l.number, message)}})
@@ -274,7 +274,7 @@ func (r *runner) progress() Counts {
 	return r.counts
 }
 
-// spending returns what the answers so far have taken.
+// spending returns the tokens of all answers so far.
 func (r *runner) spending() *spending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,7 +282,7 @@ func (r *runner) spending() *spending {
 	return &spent
 }
 
-// A bitmap is a set of line numbers, of a bit each.
+// A bitmap is a set of line numbers, one bit each.
 type bitmap []uint64
 
 func (b *bitmap) set(n int) {

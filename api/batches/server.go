@@ -19,16 +19,16 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 )
 
-// A Server keeps files and runs batches. Its methods are safe for concurrent use.
+// A Server stores files and runs batches. It is safe for concurrent use.
 type Server struct {
-	off     string // why there are no files and batches; "" if there are
-	dir     string // of the batches
+	off     string // why files and batches are off; "" if they are on
+	dir     string // folder of the batches
 	store   *store.Store
 	files   *folder
 	lock    *hold // nil while another process has the folder
-	failed  error // why the folder cannot be read
+	failed  error // why the folder cannot be read; nil if it can
 	now     func() time.Time
-	again   time.Duration // retryAfter
+	again   time.Duration // retryAfter, except in tests
 	until   func(context.Context, time.Time, error) (context.Context, context.CancelFunc)
 	ctx     context.Context // ends with Stop
 	stop    context.CancelCauseFunc
@@ -39,29 +39,32 @@ type Server struct {
 
 	mu      sync.Mutex
 	batches map[string]*keptBatch
-	last    order       // of all batches so far
-	retry   *time.Timer // writes states again that were not kept; nil if there are none
-	look    *time.Timer // looks whether the folder is free; nil if it was at the start
+	last    order       // of the newest batch
+	retry   *time.Timer // writes states again whose write failed; nil if there are none
+	look    *time.Timer // checks whether the folder is free; nil if it was at the start
 }
 
 const (
-	// maxBatches is how many batches are known. The oldest that have ended are forgotten for new ones.
+	// maxBatches is the maximum number of batches. When a new one exceeds it, the oldest ended
+	// batch is forgotten.
 	maxBatches = 10_000
-	// maxActive is how many batches may run or wait to run.
+	// maxActive is the maximum number of batches that run or wait to run.
 	maxActive = 1000
-	// lookAfter is how often a server looks whether another one still has the folder.
+	// lookAfter is the time after which a server checks again whether another server still has the
+	// folder.
 	lookAfter = 2 * time.Second
 )
 
-// Off returns a server that answers all requests with a 400 that says why.
+// Off returns a server that answers all requests with a 400 and the message why.
 func Off(why string) *Server { return &Server{off: why, now: time.Now} }
 
-// NoStore says that files and batches need a folder.
+// NoStore is the message for clients if files and batches have no folder.
 const NoStore = "Files and batches need a folder: start the server with --store DIR."
 
-// Open returns the files and batches in the folder of a store. While another process has them, their
-// requests are answered with a 400 that says so; when that has stopped, the server takes them over. Open fails if the folder
-// cannot be read or written. No batch runs before Begin.
+// Open returns the server of the files and batches in the folder of a store. While another process
+// has them, requests are answered with a 400 that says so; when that process has stopped, the
+// server takes them over. Open fails if the folder cannot be read or written. Batches run after
+// Begin only.
 func Open(s *store.Store) (*Server, error) {
 	if s == nil || s.InMemory() {
 		return Off(NoStore), nil
@@ -81,7 +84,8 @@ func Open(s *store.Store) (*Server, error) {
 	return b, nil
 }
 
-// take reads the folder if it has not been read and no other server has it; else it fails with errOther. s.mu is held.
+// take locks and reads the folder if it has not been read. It returns errOther if another server
+// has it. The caller holds s.mu.
 func (s *Server) take() error {
 	if s.lock != nil || s.failed != nil {
 		return s.failed
@@ -98,7 +102,7 @@ func (s *Server) take() error {
 	return s.failed
 }
 
-// lookAgain takes the folder over from a server that has stopped.
+// lookAgain takes the folder over if the other server has stopped.
 func (s *Server) lookAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +119,7 @@ func (s *Server) lookAgain() {
 	}
 }
 
-// load reads what an earlier process has left. s.mu is held.
+// load reads the batches and files that an earlier process has left. The caller holds s.mu.
 func (s *Server) load() (err error) {
 	kept := s.store
 	if s.files, err = openFolder(filepath.Join(kept.Folder(), "files"), kept, s.lock); err != nil {
@@ -140,8 +144,8 @@ func (s *Server) load() (err error) {
 	return nil
 }
 
-// refresh reads the store again if it was removed and made again while the server runs. It fails with errOther if another server has
-// it by now.
+// refresh reads the store again if it was removed and created again while the server runs. It
+// returns errOther if another server has it by now.
 func (s *Server) refresh() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +163,8 @@ func (s *Server) refresh() error {
 	return s.reread()
 }
 
-// reread adds the batches that another process has left, and forgets those that have ended and are gone. s.mu is held.
+// reread adds batches that another process has left. It forgets ended batches whose files were
+// removed. The caller holds s.mu.
 func (s *Server) reread() error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("batches: %w", err)
@@ -197,7 +202,7 @@ func (s *Server) reread() error {
 	return nil
 }
 
-// Begin runs the batches that have not ended, and new ones, on a backend. It is called once.
+// Begin starts to run batches on a backend: those that have not ended, and new ones. Call it once.
 func (s *Server) Begin(b Backend) {
 	if s.off != "" {
 		return
@@ -221,13 +226,13 @@ func (s *Server) Begin(b Backend) {
 	}
 }
 
-// Stop ends the lines that run, and frees the folder for another process. Batches continue in the next one. States of
-// batches that could not be kept are written once more.
+// Stop ends the running lines, writes states of batches whose last write failed, and frees the
+// folder for another process. The next process continues the batches.
 func (s *Server) Stop() {
 	if s == nil || s.off != "" {
 		return
 	}
-	s.mu.Lock() // no batch starts from here on
+	s.mu.Lock() // no batch starts after this
 	s.stop(errStopped)
 	s.mu.Unlock()
 	s.running.Wait()
@@ -242,7 +247,8 @@ func (s *Server) Stop() {
 	}
 }
 
-// save keeps the state of a batch. If it cannot be written, it is written again later, until Stop. s.mu is held.
+// save writes the state of a batch. If that fails, it is tried again later, until Stop. The caller
+// holds s.mu.
 func (s *Server) save(k *keptBatch) {
 	err := s.files.spare.describe(s.path(k.Batch.ID), k)
 	if err != nil && !k.unsaved {
@@ -260,7 +266,7 @@ func (s *Server) save(k *keptBatch) {
 	}
 }
 
-// saveLeft writes the states that were not kept. s.mu is held.
+// saveLeft writes states whose write has failed. The caller holds s.mu.
 func (s *Server) saveLeft() {
 	if s.retry != nil {
 		s.retry.Stop()
@@ -273,7 +279,7 @@ func (s *Server) saveLeft() {
 	}
 }
 
-// start runs a batch. s.mu is held.
+// start runs a batch. The caller holds s.mu.
 func (s *Server) start(k *keptBatch) {
 	if s.ctx.Err() != nil {
 		return
@@ -291,18 +297,19 @@ func (s *Server) start(k *keptBatch) {
 	})
 }
 
-// expiry is when the lines of a batch that starts now expire. A clock that was set back since the batch was made keeps it
-// no longer than its window. Later changes of the clock have no effect.
+// expiry returns when the lines of a batch that starts now expire. If the clock was set back since
+// the batch was created, that is at most the completion window from now. Later changes of the clock
+// have no effect.
 func (s *Server) expiry(k *keptBatch) time.Time {
 	now := s.now()
 	left := min(time.Unix(k.Batch.ExpiresAt, 0).Sub(now), windowTime)
 	return now.Add(left)
 }
 
-// newID is an id like those of OpenAI.
+// newID returns an id in OpenAI's form.
 func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()) }
 
-// find returns a batch of an owner, nil if there is none. s.mu is held.
+// find returns a batch of an owner, or nil. The caller holds s.mu.
 func (s *Server) find(owner, id string) *keptBatch {
 	if k := s.batches[id]; k != nil && k.Owner == owner {
 		return k
@@ -310,7 +317,8 @@ func (s *Server) find(owner, id string) *keptBatch {
 	return nil
 }
 
-// add keeps a new batch and starts it. It fails with store.ErrFull, or if there are too many.
+// add stores a new batch and starts it. It returns store.ErrFull if the store is full, and fails if
+// there are too many batches.
 func (s *Server) add(k *keptBatch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,7 +336,7 @@ func (s *Server) add(k *keptBatch) error {
 	}
 	slices.SortFunc(over, func(a, b *keptBatch) int { return cmp.Compare(a.Order, b.Order) })
 	for _, old := range over[:max(0, min(len(over), len(s.batches)+1-maxBatches))] {
-		_ = os.Remove(s.path(old.Batch.ID)) // or it is known again after the next start
+		_ = os.Remove(s.path(old.Batch.ID)) // if this fails, the next start finds the batch again
 		delete(s.batches, old.Batch.ID)
 		s.files.store.Found(-descriptionBytes)
 	}
@@ -349,7 +357,8 @@ func (s *Server) add(k *keptBatch) error {
 
 var errManyBatches = fmt.Errorf("batches: %d batches run or wait, which is the most", maxActive)
 
-// usesInput reports whether a file is the input of a batch that has not ended, and of which.
+// usesInput reports whether a file is the input of a batch that has not ended, and returns that
+// batch's id.
 func (s *Server) usesInput(id string) (batch string, used bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

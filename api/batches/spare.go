@@ -12,12 +12,12 @@ const (
 	// mostSpare is the size of the spare file, at most a sixteenth of the store. A description that finds no room gets
 	// spareStep of it at a time.
 	mostSpare, spareShare, spareStep = 64 << 10, 16, 4 << 10
-	// retryAfter is how long after a failure the states of batches are written again.
+	// retryAfter is the time after which states of batches whose write failed are written again.
 	retryAfter = 30 * time.Second
 )
 
-// A spare is a file that takes room on the disk, so that the last states of batches can be written when the results of
-// batches have filled the disk. It is safe for concurrent use.
+// A spare is a file that reserves disk space. If results of batches have filled the disk, the
+// batches' last states are written to that space. It is safe for concurrent use.
 type spare struct {
 	path string
 	most int64
@@ -26,7 +26,7 @@ type spare struct {
 	size int64 // of the file
 }
 
-// openSpare makes the file at path as large as the disk has room for, for a store with a limit.
+// openSpare creates the file at path, as large as the disk has room for. limit is the store's.
 func openSpare(path string, limit int64, lock *hold) *spare {
 	s := &spare{path: path, lock: lock, most: min(mostSpare, limit/spareShare/spareStep*spareStep)}
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
@@ -36,7 +36,7 @@ func openSpare(path string, limit int64, lock *hold) *spare {
 	return s
 }
 
-// fill brings the file to its size if the disk has room.
+// fill grows the file to its full size if the disk has room.
 func (s *spare) fill() {
 	if _, err := os.Lstat(s.path); err != nil {
 		s.size = 0 // the folder was removed
@@ -46,18 +46,18 @@ func (s *spare) fill() {
 	}
 	f, err := os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
-		return // there is none until the next description
+		return // the next description tries again
 	}
 	defer f.Close()
 	for zeros := make([]byte, spareStep); s.size < s.most; s.size += spareStep {
 		if _, err := f.WriteAt(zeros, s.size); err != nil {
-			_ = f.Truncate(s.size) // or it is larger than known
+			_ = f.Truncate(s.size) // if this fails, the file is larger than s.size says
 			return
 		}
 	}
 }
 
-// describe writes a description. If the disk is full, it frees some of the file for it.
+// describe writes a description. If the disk is full, it first frees a part of the spare file.
 func (s *spare) describe(path string, v any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,14 +8,14 @@ type upload struct {
 	Purpose string `json:"purpose"`
 }
 
-// deletedFile is the answer of DELETE /v1/files/{id}.
+// deletedFile is the response of DELETE /v1/files/{id}.
 type deletedFile struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
 	Deleted bool   `json:"deleted"`
 }
 
-// Types are the types of this package's endpoints, by method and path.
+// Types returns the types of this package's endpoints by method and path.
 func Types() map[string]wire.Types {
 	return map[string]wire.Types{
 		"POST /v1/files":               {Summary: "Keeps a file for batches.", Reads: wire.ReadsForm, Form: upload{}, Answer: file{}},

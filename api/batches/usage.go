@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// usage is how many tokens the lines of a batch have taken, as OpenAI's batches show it.
+// usage counts the tokens of a batch's lines, in the form of OpenAI's batches.
 type usage struct {
 	Input        int           `json:"input_tokens"`
 	InputDetails inputDetails  `json:"input_tokens_details"`
@@ -24,13 +24,14 @@ type outputDetails struct {
 	Reasoning int `json:"reasoning_tokens"`
 }
 
-// spending is what the answers of a batch say of models and tokens.
+// spending collects the model and the tokens of a batch's answers.
 type spending struct {
 	model string // of the first answer; "" if there is none yet
 	usage usage
 }
 
-// add counts the answer of an endpoint, which says its tokens in the words of responses or in those of the others.
+// add counts an endpoint's answer. It reads the token counts under the field names of the Responses
+// API or of the other endpoints.
 func (s *spending) add(body []byte) {
 	var a struct {
 		Model string `json:"model"`
@@ -43,7 +44,7 @@ func (s *spending) add(body []byte) {
 		} `json:"usage"`
 	}
 	if json.Unmarshal(body, &a) != nil {
-		return // the body is not of this server
+		return // the body has another form
 	}
 	if s.model == "" {
 		s.model = a.Model
@@ -55,13 +56,14 @@ func (s *spending) add(body []byte) {
 	s.usage.Total += a.Usage.Total
 }
 
-// recover counts the answers that an earlier process has written to a file of size bytes. It holds one of them in memory.
+// recover counts the answers in a file of size bytes that an earlier process has written. It holds
+// one answer in memory at a time.
 func (s *spending) recover(f *os.File, size int64) {
 	in := bufio.NewReader(io.NewSectionReader(f, 0, size))
 	for {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
-			return // a fault of the disk shows when results are written
+			return // a disk error shows again when results are written
 		}
 		var r result
 		if json.Unmarshal(line, &r) == nil && r.Response != nil {
@@ -70,7 +72,7 @@ func (s *spending) recover(f *os.File, size int64) {
 	}
 }
 
-// into shows what was spent, if a line has an answer.
+// into sets the model and the usage of b, if a line has an answer.
 func (s *spending) into(b *batch) {
 	if s.model != "" {
 		b.Model, b.Usage = &s.model, &s.usage

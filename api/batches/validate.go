@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// maxLines is how many requests a batch may have.
+	// maxLines is the maximum number of requests of a batch.
 	maxLines = 50_000
-	// maxErrors is how many errors a batch lists.
+	// maxErrors is the maximum number of errors that a batch lists.
 	maxErrors = 100
 )
 
-// validate reads all lines of a file. It returns how many there are, and what is wrong with them, in order. It
-// fails if the file cannot be read, or with the cause of ctx. It takes 16 bytes a line.
+// validate checks all lines of a file. It returns their number and the errors in order. It fails if
+// the file cannot be read, or with the cause of ctx when ctx ends. It uses 16 bytes of memory per
+// line.
 func (b *Backend) validate(ctx context.Context, in *os.File, allowed func(string) error) (count int, wrong []*lineError, err error) {
 	var ids customIDs
 	all := newLines(io.NewSectionReader(in, 0, 1<<62))
@@ -66,7 +67,7 @@ func (b *Backend) validate(ctx context.Context, in *os.File, allowed func(string
 	return count, wrong, nil
 }
 
-// customIDs are the ids of lines, for the search of those that are there twice. It takes 16 bytes a line.
+// customIDs holds hashes of the lines' ids to find ids that occur twice. It uses 16 bytes per line.
 type customIDs []customID
 
 type customID struct {
@@ -79,7 +80,8 @@ func (c *customIDs) add(id string, line int) {
 	*c = append(*c, customID{binary.LittleEndian.Uint64(sum[:]), line})
 }
 
-// repeated calls f with each line whose id an earlier line has, and that line, until f returns false.
+// repeated calls f with each line whose id an earlier line has, and with that earlier line, until f
+// returns false.
 func (c customIDs) repeated(f func(first, second int) bool) {
 	slices.SortFunc(c, func(a, b customID) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.line, b.line)) })
 	for i := 1; i < len(c); i++ {
@@ -89,7 +91,8 @@ func (c customIDs) repeated(f func(first, second int) bool) {
 	}
 }
 
-// check returns the custom_id of a line, also of a wrong line that has one. It waits while there is no memory to read the line.
+// check returns the custom_id of a line, even of an invalid one if it has an id. It waits until
+// there is memory to read the line.
 func (b *Backend) check(ctx context.Context, in io.ReaderAt, l line, allowed func(string) error) (id string, err error) {
 	for {
 		err = b.read(ctx, in, l, func(_ context.Context, text []byte) error {
@@ -110,7 +113,8 @@ func (b *Backend) check(ctx context.Context, in io.ReaderAt, l line, allowed fun
 	}
 }
 
-// allow returns the check of a line's url: it must be endpoint, or with "" any that b has.
+// allow returns the check of a line's url. The url must be endpoint or, if endpoint is "", any
+// endpoint of b.
 func (b *Backend) allow(endpoint string) func(string) error {
 	return func(url string) error {
 		if endpoint != "" && url != endpoint {

@@ -14,23 +14,26 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// mostAdapters bounds the adapters that are known, of all models, as clients may add some.
+// mostAdapters is the maximum number of known adapters of all models, because clients may add
+// adapters.
 const mostAdapters = 4096
 
-// lora is a known adapter of a base model. It is attached to the model when a request uses it.
+// lora is a known LoRA adapter of a base model. It is attached to the model when a request first
+// uses it.
 type lora struct {
 	name, dir string
 	created   time.Time
 
-	mu       sync.Mutex // held while it is attached
+	mu       sync.Mutex // held while the adapter is being attached
 	unloaded bool       // UnloadAdapter was called
-	of       *Opened    // what it is attached to
+	of       *Opened    // the model that it is attached to
 	attached *Model
 }
 
-// AddAdapter makes a LoRA adapter of a base model known, in the folder dir of PEFT's files. Its files are read when a request
-// first uses it, which fails if they do not fit the model. It fails if the name is empty or taken, the base is unknown,
-// or too many adapters are known.
+// AddAdapter adds a LoRA adapter to the known adapters of a base model. dir is a folder in PEFT's
+// format. Its files are read when a request first uses the adapter; that request fails if they do
+// not fit the model. AddAdapter fails if the name is empty or taken, if the base is unknown, or if
+// there are too many adapters.
 func (ms *Models) AddAdapter(base, name, dir string) error {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -41,7 +44,7 @@ func (ms *Models) AddAdapter(base, name, dir string) error {
 	return ms.addLora(e, &lora{name: name, dir: dir, created: modifiedAt(dir)})
 }
 
-// addLora adds an adapter. ms.mu is held.
+// addLora adds an adapter. The caller holds ms.mu.
 func (ms *Models) addLora(e *entry, l *lora) error {
 	switch other, _, _ := ms.search(l.name); {
 	case l.name == "":
@@ -55,7 +58,7 @@ func (ms *Models) addLora(e *entry, l *lora) error {
 	return nil
 }
 
-// adapters is the number of known adapters. ms.mu is held.
+// adapters returns the number of known adapters. The caller holds ms.mu.
 func (ms *Models) adapters() (n int) {
 	for _, e := range ms.entries {
 		n += len(e.loras)
@@ -63,8 +66,8 @@ func (ms *Models) adapters() (n int) {
 	return n
 }
 
-// BaseOf returns the name of the base model that an adapter's config calls by path or name: the model of that name, else
-// the only one with the same last element, else the first one.
+// BaseOf returns the base model for the path or name in an adapter's config. It is the model of
+// that name, or the only one with the same last element, or the first model.
 func (ms *Models) BaseOf(config string) string {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -87,8 +90,8 @@ func (ms *Models) BaseOf(config string) string {
 	return ""
 }
 
-// LoadAdapter is AddAdapter for a base model while it serves: it checks the files at once, for which it loads the model if
-// necessary. Errors are of type *wire.Error.
+// LoadAdapter is AddAdapter for a server that is running. It checks the files at once and loads the
+// base model for that if necessary. Errors are of type *wire.Error.
 func (ms *Models) LoadAdapter(ctx context.Context, base, name, dir string) error {
 	ms.mu.Lock()
 	other, _, _ := ms.search(name)
@@ -107,7 +110,7 @@ func (ms *Models) LoadAdapter(ctx context.Context, base, name, dir string) error
 	ms.mu.Lock()
 	l := &lora{name: name, dir: dir, created: modifiedAt(dir)}
 	err = ms.addLora(e, l)
-	opened := e.opened // the request of ctx keeps it
+	opened := e.opened // the request of ctx keeps it loaded
 	ms.mu.Unlock()
 	if err != nil {
 		return wire.Invalidf("lora_name", "%v.", err)
@@ -119,8 +122,8 @@ func (ms *Models) LoadAdapter(ctx context.Context, base, name, dir string) error
 	return nil
 }
 
-// UnloadAdapter forgets an adapter of AddAdapter or LoadAdapter. Requests that use it, or wait for it, finish. It fails with an error of kind
-// wire.NoModel for another name.
+// UnloadAdapter removes an adapter that AddAdapter or LoadAdapter added. Requests that use it or
+// wait for it finish. It returns an error of kind wire.NoModel for any other name.
 func (ms *Models) UnloadAdapter(name string) error {
 	ms.mu.Lock()
 	var gone *lora
@@ -136,7 +139,7 @@ func (ms *Models) UnloadAdapter(name string) error {
 		return noModel(name)
 	}
 	opened := of.opened
-	of.users++ // it stays loaded
+	of.users++ // keeps it loaded
 	ms.mu.Unlock()
 	defer ms.release(of, false)
 	gone.mu.Lock()
@@ -148,7 +151,8 @@ func (ms *Models) UnloadAdapter(name string) error {
 	return nil
 }
 
-// attach returns the adapter as a model of opened, which stays loaded meanwhile.
+// attach attaches the adapter to opened and returns it as a model. opened must stay loaded
+// meanwhile.
 func (l *lora) attach(opened *Opened, base *Model) (*Model, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,16 +174,16 @@ func (l *lora) attach(opened *Opened, base *Model) (*Model, error) {
 	return l.attached, nil
 }
 
-// adapter is a model that runs an adapter of m.
+// adapter returns a model that runs an adapter of m.
 func (m *Model) adapter(name string, created time.Time) *Model {
 	return &Model{Name: name, Adapter: name, Parent: m.Name, Created: created, Config: m.Config, Text: m.Text,
 		engine: m.engine, dispatched: m.dispatched, compiled: m.compiled}
 }
 
-// known is the adapter in lists.
+// known returns the adapter's entry in lists of models.
 func (l *lora) known(e *entry) Known {
 	k := Known{Name: l.name, Parent: e.source.Name, Created: l.created, State: ModelKnown}
-	if l.mu.TryLock() { // else it is being attached
+	if l.mu.TryLock() { // otherwise it is being attached
 		if e.opened != nil && l.of == e.opened {
 			k.State, k.Model = ModelReady, l.attached
 		}

@@ -15,28 +15,28 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// calls are the tool calls that an answer must or may have.
+// calls describes the tool calls that an answer must or may have.
 type calls struct {
-	field    string // of the request, for errors
+	field    string // name of the request's field, for errors
 	notation text.CallNotation
 	tools    []tool
 	required bool
-	single   bool // no second call
+	single   bool // at most one call
 }
 
-// tool is a function that may be called.
+// tool is a function that the model may call.
 type tool struct {
-	index  int // among those of the conversation
+	index  int // position among the conversation's tools
 	name   string
 	schema []byte   // of the arguments
-	names  []string // of the parameters that the tool's schema lists; nil if it lists none
+	names  []string // parameters that the tool's schema lists; nil if it lists none
 	custom *customTool
 }
 
-// forceCalls sets r.calls if the answer to c is constrained: if calls are required, if arguments are
-// strict, or if calls are allowed in addition to constrained content. A limit of one call, and that calls of custom tools
-// have a text, is enforced where the notation is known; elsewhere the dialect drops further calls, and an [inputReader]
-// takes what comes.
+// forceCalls sets r.calls if the answer to c is constrained: if calls are required, if arguments
+// are strict, or if calls are allowed in addition to constrained content. The grammar enforces a
+// limit of one call and the text of custom tools if it knows the notation of calls. Otherwise the
+// dialect drops further calls, and an [inputReader] accepts any arguments.
 func (m *Model) forceCalls(c *Conversation, r *Request) error {
 	tools := c.tools()
 	if len(tools) == 0 {
@@ -93,7 +93,7 @@ func (m *Model) forceCalls(c *Conversation, r *Request) error {
 	return nil
 }
 
-// size is the length of what is compiled.
+// size returns the bytes that are compiled.
 func (c *calls) size() int {
 	if c == nil {
 		return 0
@@ -108,7 +108,7 @@ func (c *calls) size() int {
 	return n
 }
 
-// write writes what tells the grammars of calls apart.
+// write writes the fields that distinguish the grammars of calls.
 func (c *calls) write(w io.Writer) {
 	if c == nil {
 		return
@@ -127,7 +127,7 @@ func (c *calls) write(w io.Writer) {
 	}
 }
 
-// position reads calls in the notation of the template.
+// position returns a position that reads calls in the notation of the template.
 func (c *calls) position(b *grammar.Builder, f *frame) (grammar.Pos, error) {
 	n := &c.notation
 	first, err := c.one(b, f, firstCall)
@@ -147,7 +147,7 @@ func (c *calls) position(b *grammar.Builder, f *frame) (grammar.Pos, error) {
 	return c.text(b, f, n.Before, firstCall, b.Call(first, after)), nil
 }
 
-// order is where a call stands in an answer.
+// order is the place of a call in an answer.
 type order bool
 
 const (
@@ -155,7 +155,7 @@ const (
 	laterCall order = true
 )
 
-// one makes the rule of a call without what stands before and after it.
+// one returns the rule of one call without the text before and after it.
 func (c *calls) one(b *grammar.Builder, f *frame, which order) (grammar.Rule, error) {
 	rule := b.Rule()
 	var alts []grammar.Pos
@@ -184,7 +184,7 @@ func (c *calls) one(b *grammar.Builder, f *frame, which order) (grammar.Rule, er
 	return rule, nil
 }
 
-// arguments reads the arguments of a call before next.
+// arguments returns a position that reads the arguments of a call, then next.
 func (c *calls) arguments(b *grammar.Builder, f *frame, t *tool, next grammar.Pos) (grammar.Pos, error) {
 	a := c.notation.Arguments
 	switch {
@@ -215,7 +215,7 @@ func (c *calls) arguments(b *grammar.Builder, f *frame, t *tool, next grammar.Po
 	return jsonschema.AppendLaidOut(b, t.schema, l, next)
 }
 
-// text reads a part of the notation.
+// text returns a position that reads a part of the notation.
 func (c *calls) text(b *grammar.Builder, f *frame, part string, which order, next grammar.Pos) grammar.Pos {
 	place, named, made := c.notation.ID, "call id", callID
 	if c.notation.Index != "" {
@@ -237,20 +237,20 @@ func (c *calls) text(b *grammar.Builder, f *frame, part string, which order, nex
 	return next
 }
 
-// callNumber is the number of a call that is not the first.
+// callNumber returns the number of a call that is not the first.
 func callNumber() *dfa.Expr {
 	return dfa.Concat(dfa.Byte('1', '9'), dfa.Repeat(dfa.Byte('0', '9'), 0, 2))
 }
 
-// callID is an id of a call.
+// callID returns the id of a call.
 func callID() *dfa.Expr {
 	return dfa.Repeat(dfa.Alt(dfa.Byte('0', '9'), dfa.Byte('A', 'Z'), dfa.Byte('a', 'z')), 9, 9)
 }
 
-// shortMarker is how long a beginning of calls must be to be told from text.
+// shortMarker is the minimum length of a start of calls that distinguishes it from text.
 const shortMarker = 4
 
-// marker returns what text never has: the beginning of calls. It is "" if they begin like text.
+// marker returns the start of calls if text cannot contain it, or "" if calls may start like text.
 func (c *calls) marker(f *frame) string {
 	first := f.names(c.notation.Before)
 	if len(first) == 0 {
@@ -269,11 +269,12 @@ func (c *calls) marker(f *frame) string {
 	return begin
 }
 
-// among returns free text, perhaps with calls at its end, and calls alone.
+// among returns a position that reads either free text, optionally followed by calls, or calls
+// alone.
 func (c *calls) among(b *grammar.Builder, f *frame, called grammar.Pos) (content, calls grammar.Pos) {
 	marker := c.marker(f)
 	before := strings.Join(f.names(c.notation.Before), "")
-	if marker == "" { // calls are whole messages, which begin as text does not
+	if marker == "" { // calls are whole messages, and text does not start like them
 		d, err := textNotBeginning(c.beginnings(before), b.Budget)
 		if err != nil {
 			return grammar.Fail, called
@@ -285,7 +286,7 @@ func (c *calls) among(b *grammar.Builder, f *frame, called grammar.Pos) (content
 		return grammar.Fail, called
 	}
 	text := b.Term(b.Terminal(without), grammar.Return)
-	if f.Final != "" { // calls are messages of their own
+	if f.Final != "" { // calls are separate messages
 		return text, called
 	}
 	until, err := untilText(marker, b.Budget)
@@ -299,8 +300,8 @@ func (c *calls) among(b *grammar.Builder, f *frame, called grammar.Pos) (content
 	return b.Split(text, b.Term(b.Terminal(until), rest)), grammar.Fail
 }
 
-// beginnings are what calls begin with and text does not: the first byte of what stands before them, else
-// their names.
+// beginnings returns strings that calls start with and text does not: the first byte of the text
+// before the calls, or the tools' names.
 func (c *calls) beginnings(before string) []string {
 	if before != "" {
 		return []string{before[:1]}
@@ -315,7 +316,7 @@ func (c *calls) beginnings(before string) []string {
 	return list
 }
 
-// rest reads calls behind the marker with which they begin.
+// rest returns a position that reads calls after the marker that starts them.
 func (c *calls) rest(b *grammar.Builder, f *frame, before string) (grammar.Pos, error) {
 	behind := *c
 	behind.notation.Before = ""

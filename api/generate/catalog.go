@@ -11,9 +11,10 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Models are the models of a server. Some are loaded for as long as the server runs. Others have a [Source]: the first
-// request that names one loads it, and it is unloaded when it has been idle, or when another model needs
-// its memory. A model is never unloaded while a request uses it. Any goroutine may call the methods.
+// Models are the models of a server. Some stay loaded while the server runs. Others have a
+// [Source]: the first request for such a model loads it. It is unloaded when it has been idle for
+// long enough, or when another model needs its memory. A model is never unloaded while a request
+// uses it. Models is safe for concurrent use.
 type Models struct {
 	options ModelsOptions
 
@@ -22,32 +23,34 @@ type Models struct {
 	loaded   []func(*Model)
 	changed  chan struct{} // closed and replaced when a model becomes idle, or its state changes
 	draining bool
-	work     chan struct{} // holds one token: models are loaded and unloaded one after another
+	work     chan struct{} // holds one token, because models are loaded and unloaded one at a time
 	loaders  sync.WaitGroup
 }
 
-// ModelsOptions say how models are loaded and unloaded. The zero value never unloads an idle model.
+// ModelsOptions are the options of loading and unloading. The zero value never unloads an idle
+// model.
 type ModelsOptions struct {
-	// LoadTimeout is how long a request waits for its model to be loaded; 0 means a minute. Beyond it the request
-	// fails with kind Loading. Loading continues while requests wait for it.
+	// LoadTimeout is the maximum time that a request waits for its model; 0 means a minute. After
+	// that the request fails with kind Loading. Loading continues while other requests wait for it.
 	LoadTimeout time.Duration
-	// IdleUnload is after how long without requests a model is unloaded; 0 is never.
+	// IdleUnload is the time without requests after which a model is unloaded; 0 means never.
 	IdleUnload time.Duration
 }
 
 // A Source is a model that is loaded on demand.
 type Source struct {
-	Name    string    // as requests call it
-	Created time.Time // shown in lists of models; the time of Add if it is zero
-	// Open loads the model. It may wait until ctx ends, for memory that other models hold; see [Models.MakeRoom].
+	Name    string    // name in requests
+	Created time.Time // shown in lists of models; zero means the time of Add
+	// Open loads the model. It may wait for memory that other models hold, until ctx ends; see
+	// [Models.MakeRoom].
 	Open func(ctx context.Context) (*Opened, error)
 }
 
 // Opened is a loaded model.
 type Opened struct {
 	Model *Model
-	Plan  func() any // what GET /plan shows; nil: the plan of the dispatched model
-	Close func()     // releases the model, whose engine has stopped; nil: nothing
+	Plan  func() any // the value of GET /plan; nil: the plan of the dispatched model
+	Close func()     // releases the model after its engine has stopped; nil: nothing to release
 }
 
 // A ModelState is the state of a model of a server.
@@ -61,36 +64,38 @@ const (
 	ModelFailed  ModelState = "failed" // the last attempt to load it failed; a later request tries again
 )
 
-// Known is a model of a server at one moment.
+// Known describes a model of a server at one moment.
 type Known struct {
 	Name    string
-	Parent  string // of an adapter; else ""
+	Parent  string // base model of an adapter; otherwise ""
 	Created time.Time
 	State   ModelState
-	Err     error // why loading failed, in state ModelFailed
-	// Model is nil unless it is loaded. Its dispatched model may be closed at any time; see [Models.Each].
+	Err     error // why loading failed, if State is ModelFailed
+	// Model is nil if the model is not loaded. Its dispatched model may be closed at any time; see
+	// [Models.Each].
 	Model *Model
 }
 
 // entry is a base model with its adapters.
 type entry struct {
-	source   Source // without Open for a model that is always there
+	source   Source // Open is nil for a model that stays loaded
 	state    ModelState
 	opened   *Opened
-	adapters []*Model // that are always attached
+	adapters []*Model // adapters that stay attached
 	loras    []*lora
 	err      error
 	failed   time.Time
-	users    int  // leases
-	unload   bool // it is unloaded when no request uses it
-	waiting  int  // requests that wait for it to be loaded
+	users    int  // number of leases
+	unload   bool // unload it when no request uses it
+	waiting  int  // number of requests that wait for it to be loaded
 	used     time.Time
 	done     chan struct{}      // closed when loading has ended
-	cancel   context.CancelFunc // of loading
+	cancel   context.CancelFunc // cancels loading
 }
 
-// NewModels returns the models of list, which stay loaded until the caller closes them. The first one answers
-// requests that name no model. It leaves out nil, and models that [New] has not made.
+// NewModels returns the models of list, which stay loaded until the caller closes them. The first
+// model answers requests that name no model. NewModels skips nil, and models that were not made by
+// [New].
 func NewModels(list ...*Model) *Models {
 	ms := NewCatalog(ModelsOptions{})
 	for _, m := range list {
@@ -108,7 +113,7 @@ func NewModels(list ...*Model) *Models {
 	return ms
 }
 
-// NewCatalog returns a list of models that is empty; see [Models.Add].
+// NewCatalog returns an empty list of models; see [Models.Add].
 func NewCatalog(o ModelsOptions) *Models {
 	if o.LoadTimeout == 0 {
 		o.LoadTimeout = time.Minute
@@ -118,8 +123,8 @@ func NewCatalog(o ModelsOptions) *Models {
 	return ms
 }
 
-// Add adds a model that is loaded on demand. The first model that is added answers requests that name none. It fails
-// if the name is empty or taken, or there is no Open.
+// Add adds a model that is loaded on demand. The first added model answers requests that name no
+// model. Add fails if the name is empty or taken, or if Open is nil.
 func (ms *Models) Add(s Source) error {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -139,8 +144,8 @@ func (ms *Models) Add(s Source) error {
 	return nil
 }
 
-// Take makes o the loaded model of a name that was added with [Models.Add]. It fails if the name is unknown or its
-// model is loaded already.
+// Take makes o the loaded model of a name that [Models.Add] has added. It fails if the name is
+// unknown or its model is already loaded.
 func (ms *Models) Take(name string, o *Opened) error {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -155,7 +160,7 @@ func (ms *Models) Take(name string, o *Opened) error {
 	return nil
 }
 
-// entry returns the base model of a name, nil if there is none. ms.mu is held.
+// entry returns the base model of a name, or nil. The caller holds ms.mu.
 func (ms *Models) entry(name string) *entry {
 	i := slices.IndexFunc(ms.entries, func(e *entry) bool { return e.source.Name == name })
 	if i < 0 {
@@ -164,11 +169,12 @@ func (ms *Models) entry(name string) *entry {
 	return ms.entries[i]
 }
 
-// latest ends names of models as Ollama's clients write them.
+// latest is a suffix that Ollama's clients add to names of models.
 const latest = ":latest"
 
-// find returns the base model of a name, the first for "", and the adapter if the name is that of one. A name that no
-// model has is looked for without ":latest", too. ms.mu is held.
+// find returns the base model of a name, or the first one for "". If the name is an adapter's, it
+// also returns the adapter. If no model has the name, find looks for it without ":latest". The
+// caller holds ms.mu.
 func (ms *Models) find(name string) (*entry, *Model, *lora) {
 	if name == "" && len(ms.entries) > 0 {
 		return ms.entries[0], nil, nil
@@ -182,7 +188,7 @@ func (ms *Models) find(name string) (*entry, *Model, *lora) {
 	return nil, nil, nil
 }
 
-// search is find for exactly that name. ms.mu is held.
+// search is find for the exact name. The caller holds ms.mu.
 func (ms *Models) search(name string) (*entry, *Model, *lora) {
 	if e := ms.entry(name); e != nil {
 		return e, nil, nil
@@ -202,7 +208,8 @@ func (ms *Models) search(name string) (*entry, *Model, *lora) {
 	return nil, nil, nil
 }
 
-// Known returns all models in the order in which they were added, each with its adapters behind it.
+// Known returns all models in the order in which they were added. The adapters of a model follow
+// it.
 func (ms *Models) Known() []Known {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -231,7 +238,8 @@ func (e *entry) known() Known {
 	return k
 }
 
-// Look returns the model of a name without loading it. It fails with an error of kind wire.NoModel.
+// Look returns the model of a name without loading it. It returns an error of kind wire.NoModel for
+// an unknown name.
 func (ms *Models) Look(name string) (Known, error) {
 	for i, k := range ms.Known() {
 		if k.Name == name || name == "" && i == 0 {
@@ -244,7 +252,8 @@ func (ms *Models) Look(name string) (Known, error) {
 	return Known{}, noModel(name)
 }
 
-// Each calls do for every loaded base model, with its plan. No model is unloaded during the call.
+// Each calls do for every loaded base model with its plan. No model is unloaded during a call of
+// do.
 func (ms *Models) Each(do func(m *Model, plan func() any)) {
 	ms.mu.Lock()
 	entries := slices.DeleteFunc(slices.Clone(ms.entries), func(e *entry) bool { return e.opened == nil })
@@ -258,7 +267,7 @@ func (ms *Models) Each(do func(m *Model, plan func() any)) {
 	}
 }
 
-// OnLoad calls f with every base model that is loaded, now and later, before its first request.
+// OnLoad calls f once for every base model that is or will be loaded, before its first request.
 func (ms *Models) OnLoad(f func(*Model)) {
 	ms.mu.Lock()
 	ms.loaded = append(ms.loaded, f)
@@ -266,20 +275,20 @@ func (ms *Models) OnLoad(f func(*Model)) {
 	ms.Each(func(m *Model, _ func() any) { f(m) })
 }
 
-// Draining reports whether new requests are rejected, by all models or by one.
+// Draining reports whether new requests are rejected by all models or by one.
 func (ms *Models) Draining() bool {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	return ms.draining || slices.ContainsFunc(ms.entries, func(e *entry) bool { return e.opened != nil && e.opened.Model.Draining() })
 }
 
-// signal wakes those that wait for a change. ms.mu is held.
+// signal wakes goroutines that wait for a change. The caller holds ms.mu.
 func (ms *Models) signal() {
 	close(ms.changed)
 	ms.changed = make(chan struct{})
 }
 
-// errDraining is the answer to requests while the server shuts down.
+// errDraining returns the error of requests while the server shuts down.
 func errDraining() error {
 	return &wire.Error{Kind: wire.Draining, RetryAfter: time.Second, Message: "The server is shutting down."}
 }

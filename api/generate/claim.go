@@ -7,8 +7,8 @@ import (
 	"github.com/heftai/heft/internal/inuse"
 )
 
-// claim gives g the models of list, which one goroutine may use at a time. It fails, and takes none, if one of
-// them belongs to a Model that is open.
+// claim reserves the models of list for g, because only one goroutine at a time may use them. If
+// one of them belongs to an open Model, claim fails and reserves none.
 func (g *Model) claim(list ...*dispatch.Model) error {
 	g.user = &inuse.User{Name: g.title(), End: g.Close}
 	for _, d := range list {
@@ -22,17 +22,17 @@ func (g *Model) claim(list ...*dispatch.Model) error {
 	return nil
 }
 
-// unclaim frees the models of g for another New.
+// unclaim frees the models of g, so that another New may use them.
 func (g *Model) unclaim() { g.release(g.claimed...) }
 
-// release frees models of g that it does not use any more.
+// release frees models that g no longer uses.
 func (g *Model) release(list ...*dispatch.Model) {
 	for _, d := range list {
 		inuse.Release(d, g.user)
 	}
 }
 
-// title is the model's name for errors.
+// title returns the model's name for errors.
 func (g *Model) title() string {
 	if g.Name == "" {
 		return "another generate.Model"

@@ -6,8 +6,8 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// AnswerMemory reserves memory for an answer that is collected before it is sent. It adds to the
-// request's claim as the answer grows. Generation pauses while no memory is free.
+// AnswerMemory reserves memory for an answer that is collected before it is sent. It grows the
+// request's claim with the answer. Generation pauses while no memory is free.
 type AnswerMemory struct {
 	claim *wire.Claim
 	free  int
@@ -18,19 +18,20 @@ func NewAnswerMemory(ctx context.Context) *AnswerMemory {
 	return &AnswerMemory{claim: wire.ClaimOf(ctx)}
 }
 
-// TextBytes is the memory for each byte of a text that is collected in a builder and then written as JSON.
+// TextBytes is the memory per byte of a text that is collected in a builder and then written as
+// JSON.
 const TextBytes = 8
 
-// The memory of a part of a collected answer until the answer is sent, in bytes.
+// The memory of the parts of a collected answer until the answer is sent, in bytes.
 const (
-	engineBytes   = 8   // a token of any answer: in the engine's sequence, which grows
-	callBytes     = 256 // a piece of a call, beside its text
-	tokenBytes    = 160 // a token: in a list that grows, and its id in JSON
-	topTokenBytes = 20  // one of the likeliest ids beside it
+	engineBytes   = 8   // per token of any answer: in the engine's growing sequence
+	callBytes     = 256 // per piece of a call, in addition to its text
+	tokenBytes    = 160 // per token that is kept: in a growing list, and its id in JSON
+	topTokenBytes = 20  // per alternative token of a token that is kept
 )
 
-// Take reserves memory for a part. tokens says whether its tokens are kept, too. It fails with an
-// *wire.Error if no memory becomes free.
+// Take reserves memory for a part. tokens reports whether the part's tokens are kept, too. Take
+// returns a *wire.Error if no memory becomes free.
 func (a *AnswerMemory) Take(p *PromptDelta, tokens bool) error {
 	n := engineBytes*len(p.Tokens) + TextBytes*(len(p.Text)+2*len(p.Reasoning)) // dialects send reasoning under two names
 	for _, c := range p.Calls {
@@ -48,7 +49,7 @@ func (a *AnswerMemory) Take(p *PromptDelta, tokens bool) error {
 	return a.reserve(n)
 }
 
-// reserve takes memory from the claim in steps, as the parts of an answer are small.
+// reserve grows the claim in steps, because the parts of an answer are small.
 func (a *AnswerMemory) reserve(n int) error {
 	const step = 4 << 10
 	if n > a.free {

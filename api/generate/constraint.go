@@ -21,7 +21,7 @@ import (
 
 // A Constraint restricts the content of an answer. Exactly one of its fields other than Field is set.
 type Constraint struct {
-	Field  string          // what a client calls it, for errors; "" is "constraint"
+	Field  string          // name for errors; "" means "constraint"
 	Object bool            // any JSON object
 	Schema json.RawMessage // a JSON document that satisfies this schema
 	Regex  string          // a text that the expression matches as a whole
@@ -35,12 +35,12 @@ type constraint struct {
 	stop    []int32
 }
 
-// compileBytes is what compiling takes in addition to the schema, until it is done.
+// compileBytes is the memory that compiling takes in addition to the schema, until it is done.
 const compileBytes = 1 << 20
 
-// Constrain compiles r.Constraint, if there is one, so that its errors come before Start, which
-// compiles it otherwise. r.Parse must be set by then. Memory for the
-// grammar and its states is reserved in the claim of ctx. Errors are of type *wire.Error.
+// Constrain compiles r.Constraint if there is one. A caller may call it before Start to get its
+// errors early; otherwise Start compiles. r.Parse must be set before. Memory for the grammar and
+// its states is reserved in the claim of ctx. Errors are of type *wire.Error.
 func (m *Model) Constrain(ctx context.Context, r *Request) error {
 	if r.Constraint == nil && r.calls == nil {
 		return nil
@@ -74,7 +74,8 @@ func (m *Model) Constrain(ctx context.Context, r *Request) error {
 	return claim.Keep(g.MaxBytes() + max(r.N, 1)*g.MatcherBytes())
 }
 
-// constraints makes the engine's constraint of each choice; nil without one.
+// constraints returns a function that makes the engine's constraint of each choice, or nil if there
+// is no constraint.
 func (m *Model) constraints(r *Request) func(choice int) engine.Constraint {
 	c := r.compiled
 	frame, limited := m.reasoningFrame(r)
@@ -99,13 +100,13 @@ func (m *Model) constraints(r *Request) func(choice int) engine.Constraint {
 	}
 }
 
-// forbids reports whether r's parameters may forbid single tokens.
+// forbids reports whether r's parameters may forbid individual tokens.
 func (r *Request) forbids() bool {
 	p := r.Params.internal()
 	return len(p.Allow)+len(p.Suppress)+len(p.BadWords)+len(p.Bias) > 0 || p.NoRepeatNGram > 0
 }
 
-// constrainedBy is the field that asks for a constraint.
+// constrainedBy returns the name of the request's field that sets the constraint.
 func (r *Request) constrainedBy() string {
 	if r.Constraint != nil {
 		return r.Constraint.name()
@@ -113,10 +114,10 @@ func (r *Request) constrainedBy() string {
 	return r.calls.field
 }
 
-// name is what errors call c.
+// name returns the name of c for errors.
 func (c *Constraint) name() string { return cmp.Or(c.Field, "constraint") }
 
-// size is the length of what is compiled.
+// size returns the bytes that are compiled.
 func (c *Constraint) size() int {
 	if c == nil {
 		return 0
@@ -128,7 +129,7 @@ func (c *Constraint) size() int {
 	return n
 }
 
-// key tells grammars apart.
+// key returns a hash that identifies the grammar.
 func (r *Request) key(f *frame) [sha256.Size]byte {
 	h := sha256.New()
 	if c := r.Constraint; c != nil {
@@ -139,7 +140,7 @@ func (r *Request) key(f *frame) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// compile makes the grammar of the answer to r with b.
+// compile compiles the grammar of the answer to r with b.
 func (m *Model) compile(b *grammar.Builder, r *Request, f *frame) (*grammar.Grammar, error) {
 	content, called := grammar.Fail, grammar.Fail
 	var err error
@@ -167,7 +168,7 @@ func (m *Model) compile(b *grammar.Builder, r *Request, f *frame) (*grammar.Gram
 	return g, nil
 }
 
-// check fails unless c says one thing.
+// check returns an error unless exactly one field of c is set.
 func (c *Constraint) check() error {
 	if c == nil {
 		return nil
@@ -184,7 +185,7 @@ func (c *Constraint) check() error {
 	return nil
 }
 
-// position adds the content to b.
+// position adds the grammar of the content to b.
 func (c *Constraint) position(b *grammar.Builder) (grammar.Pos, error) {
 	switch {
 	case c.Object:
@@ -211,7 +212,7 @@ func (c *Constraint) position(b *grammar.Builder) (grammar.Pos, error) {
 	return b.Term(t, grammar.Return), nil
 }
 
-// matching returns the terminal of the texts that a regular expression matches.
+// matching returns a terminal that matches the texts of a regular expression.
 func matching(b *grammar.Builder, src string) (*grammar.Terminal, error) {
 	if open, least, most, ok := regex.Uncount(src, true); ok {
 		d, err := regex.Text(open, b.Budget)
@@ -229,7 +230,7 @@ func matching(b *grammar.Builder, src string) (*grammar.Terminal, error) {
 	return b.Terminal(d), nil
 }
 
-// refusal converts errors of grammars.
+// refusal converts an error of the grammar into a *wire.Error.
 func (c *Constraint) refusal(err error) error {
 	var schema *jsonschema.Error
 	var expression *regex.Error

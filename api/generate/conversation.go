@@ -9,20 +9,21 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// Conversation is a chat that the model continues, independent of any dialect: a
-// dialect with other messages converts them.
+// A Conversation is a chat that the model continues. It does not depend on a dialect: dialects
+// convert their messages.
 type Conversation struct {
 	text.Conversation
 	ToolChoice ToolChoice
-	// Tool is the function that must be called, with ToolsRequired; "" is any.
+	// Tool is the function that must be called if ToolChoice is ToolsRequired; "" means any
+	// function.
 	Tool string
-	// SingleCall allows one call at most.
+	// SingleCall limits the answer to one call.
 	SingleCall bool
-	// Strict are the functions whose arguments must satisfy their schemas.
+	// Strict has the functions whose arguments must satisfy their schemas.
 	Strict map[string]bool
 	custom map[string]customTool // by name; see CustomTool
-	// AddSpecial adds the tokenizer's special tokens around the rendered text. Templates
-	// usually write them.
+	// AddSpecial adds the tokenizer's special tokens around the rendered text. Most templates
+	// already write them.
 	AddSpecial bool
 }
 
@@ -32,11 +33,11 @@ type ToolChoice uint8
 // The choices.
 const (
 	ToolsAuto     ToolChoice = iota // the model decides
-	ToolsNone                       // the template does not show the tools
-	ToolsRequired                   // the model must call
+	ToolsNone                       // tools are not shown to the model
+	ToolsRequired                   // the model must call a tool
 )
 
-// tools returns the tools that the model sees.
+// tools returns the tools that are shown to the model.
 func (c *Conversation) tools() []text.Tool {
 	if c.ToolChoice == ToolsNone {
 		return nil
@@ -44,8 +45,8 @@ func (c *Conversation) tools() []text.Tool {
 	return c.Tools
 }
 
-// NoChat returns why the model cannot chat, an error of type *wire.Error, or nil if it can: chat
-// needs a tokenizer and a chat template.
+// NoChat returns nil if the model can chat. Otherwise it returns a *wire.Error with the reason:
+// chat needs a tokenizer and a chat template.
 func (m *Model) NoChat() error {
 	switch {
 	case m.Tokenizer == nil:
@@ -56,7 +57,7 @@ func (m *Model) NoChat() error {
 	return nil
 }
 
-// Render returns the text of c by the model's chat template. Errors are of type *wire.Error.
+// Render renders c with the model's chat template. Errors are of type *wire.Error.
 func (m *Model) Render(c Conversation) (string, error) {
 	if err := m.NoChat(); err != nil {
 		return "", err
@@ -73,8 +74,8 @@ func (m *Model) Render(c Conversation) (string, error) {
 	return prompt, nil
 }
 
-// Converse makes r the request for the next message of c: its prompt, and how the answer is
-// parsed. It ends when ctx does. Errors are of type *wire.Error.
+// Converse sets the prompt of r to the rendered conversation c, and r.Parse to parse the answer. It
+// ends when ctx does. Errors are of type *wire.Error.
 func (m *Model) Converse(ctx context.Context, c Conversation, r *Request) error {
 	prompt, err := m.Render(c)
 	if err != nil {
