@@ -15,20 +15,20 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// A Custom tool takes a text in place of arguments. The model sees a function with one argument, a string that is called
-// input; pieces of its calls ([Call]) have the text of that string.
+// A Custom tool takes a text in place of arguments. The model sees a function with one string
+// argument called input. The pieces of its calls ([Call]) contain the text of that string.
 type Custom struct {
 	Name, Description string
-	// Syntax is "lark" or "regex" if Definition says what the text must be; "": any text.
+	// Syntax is "lark" or "regex" if Definition restricts the text, or "" for any text.
 	Syntax, Definition string
-	// Field is what a client calls the definition, for errors; "" is "definition".
+	// Field is the client's name of the definition, for errors; "" means "definition".
 	Field string
 }
 
-// customInput is the name of the argument.
+// customInput is the name of the tool's only argument.
 const customInput = "input"
 
-// CustomTool adds a custom tool to those that the model sees. Errors are of type *wire.Error.
+// CustomTool adds a custom tool to the tools that the model sees. Errors are of type *wire.Error.
 func (c *Conversation) CustomTool(t Custom) error {
 	expression, hint := "", ""
 	var nested *lark.Error
@@ -60,18 +60,18 @@ func (c *Conversation) CustomTool(t Custom) error {
 	return nil
 }
 
-// customTool is what is known of a custom tool.
+// customTool describes a custom tool of a conversation.
 type customTool struct {
-	schema []byte // of its arguments, that is enforced
+	schema []byte // of its arguments, enforced by the grammar
 	held   bool   // the text must match a definition
-	field  string // that has the definition
+	field  string // the request's field of the definition
 
-	// Of a grammar that nests, which no schema has.
+	// definition is set only for a grammar that nests, which a schema cannot express.
 	definition string
-	nested     error // says so
+	nested     error // the error if the notation cannot hold it
 }
 
-// arguments reads the arguments of a call before next, if they are JSON.
+// arguments returns a position that reads the arguments of a call, if they are JSON, then next.
 func (t *customTool) arguments(b *grammar.Builder, next grammar.Pos) (grammar.Pos, error) {
 	space := func(next grammar.Pos) grammar.Pos {
 		return b.Split(next, b.Literal(" ", next))
@@ -81,7 +81,8 @@ func (t *customTool) arguments(b *grammar.Builder, next grammar.Pos) (grammar.Po
 	return b.Literal("{", space(b.Literal(`"`+customInput+`":`, space(b.Literal(`"`, at))))), err
 }
 
-// inputSchema is the schema of arguments with one text. expression is what the text must match; "": anything.
+// inputSchema returns the schema of arguments with one text that matches expression. If expression
+// is "", any text is valid.
 func inputSchema(description, expression string) json.RawMessage {
 	type property struct {
 		Type        string `json:"type"`
@@ -94,7 +95,7 @@ func inputSchema(description, expression string) json.RawMessage {
 	} else if expression != "" {
 		p.Pattern = "^(?:" + expression + ")$"
 	}
-	schema, _ := json.Marshal(struct { // texts can be written
+	schema, _ := json.Marshal(struct { // strings always marshal
 		Type       string              `json:"type"`
 		Properties map[string]property `json:"properties"`
 		Required   []string            `json:"required"`
@@ -103,14 +104,15 @@ func inputSchema(description, expression string) json.RawMessage {
 	return schema
 }
 
-// CustomArguments returns the arguments of a call of a custom tool, as the model has written them for a text.
+// CustomArguments returns the arguments of a custom tool's call as the model writes them for a
+// given text.
 func CustomArguments(input string) string {
 	var b strings.Builder
-	_ = wire.Encode(&b, map[string]string{customInput: input}) // a text can be written
+	_ = wire.Encode(&b, map[string]string{customInput: input}) // strings always encode
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// refusal gives an error about the arguments of a custom tool the name of its definition.
+// refusal adds the name of the definition's field to an error about the arguments of a custom tool.
 func (t *customTool) refusal(err error) error {
 	var own *wire.Error
 	if !t.held || !errors.As(err, &own) {
@@ -126,22 +128,22 @@ func (t *customTool) refusal(err error) error {
 	return &wire.Error{Kind: own.Kind, Field: t.field, Err: err, Message: fmt.Sprintf("'%s' cannot be enforced: %s", t.field, why)}
 }
 
-// errNested says that a notation cannot hold a grammar that nests.
+// errNested is the error of a grammar that nests in a notation of calls that cannot hold it.
 var errNested = errors.New("generate: the notation of calls cannot hold the grammar")
 
-// beginInput is what arguments begin with, before the text.
+// beginInput matches the start of the arguments before the text.
 var beginInput = regexp.MustCompile(`^\s*\{\s*"` + customInput + `"\s*:\s*"`)
 
-// An inputReader reads the text of the arguments of a custom tool's call while they come. Arguments that are not those of
-// such a call are the text themselves.
+// An inputReader extracts the text from the streamed arguments of a custom tool's call. If the
+// arguments have another form, they are the text themselves.
 type inputReader struct {
-	head  string // arguments before the text; all of them if they are others
-	rest  string // the beginning of an escape
+	head  string // arguments before the text; all of them if they have another form
+	rest  string // the start of an incomplete escape
 	begun bool
 	ended bool
 }
 
-// read returns what is new of the text.
+// read returns the new part of the text.
 func (r *inputReader) read(arguments string) string {
 	if !r.begun {
 		r.head += arguments
@@ -175,7 +177,7 @@ func (r *inputReader) read(arguments string) string {
 	return b.String()
 }
 
-// end returns the text of arguments that are not those of a custom tool.
+// end returns the text of arguments that have another form than those of a custom tool.
 func (r *inputReader) end() string {
 	if r.begun {
 		return ""
@@ -183,7 +185,8 @@ func (r *inputReader) end() string {
 	return r.head
 }
 
-// unescape reads an escape of JSON, or a quote. n is 0 if s does not have all of it. What no escape is stands for itself.
+// unescape decodes a JSON escape or a quote. n is 0 if s has only a part of it. An invalid escape
+// stands for itself.
 func unescape(s string) (c rune, n int) {
 	const unit = len(`\u0000`)
 	switch {

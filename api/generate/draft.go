@@ -2,8 +2,8 @@ package generate
 
 import "fmt"
 
-// SameTokens fails if another tokenizer gives ids another meaning: then its model cannot guess tokens for
-// t's. Ids that one of them alone has do not matter.
+// SameTokens returns an error if an id stands for different tokens in t and in draft. A model with
+// the tokenizer of draft then cannot guess tokens for t. Ids that only one of them has are ignored.
 func (t *Text) SameTokens(draft Text) error {
 	if t.Tokenizer == nil || draft.Tokenizer == nil {
 		return fmt.Errorf("a draft model needs a tokenizer, as its model does: %w", cmpError(t.Missing, draft.Missing))
@@ -25,7 +25,8 @@ func (t *Text) SameTokens(draft Text) error {
 	return nil
 }
 
-// differentTokens is how many tokens, besides one in a hundred, may differ: special ones that were renamed.
+// differentTokens is the number of tokens that may differ in addition to one in a hundred: special
+// tokens that were renamed.
 const differentTokens = 32
 
 func cmpError(list ...error) error {

@@ -15,24 +15,24 @@ import (
 // EmbedRequest is a list of prompts to embed.
 type EmbedRequest struct {
 	Prompts    [][]int32
-	Param      string // what the client calls the prompts, for errors; "" is "prompts"
-	Dimensions int    // of an embedding; 0: all. Fewer are the first, scaled to length 1
+	Param      string // name of the prompts for errors; "" means "prompts"
+	Dimensions int    // 0 keeps all; otherwise an embedding keeps the first ones, scaled to length 1
 	Normalise  bool   // scale embeddings to length 1 even if the model does not
 }
 
-// inFlight bounds the prompts of one request that the engine has at a time.
+// inFlight is the maximum number of a request's prompts that are in the engine at a time.
 const inFlight = 32
 
-// vectorBytes is what a number of an embedding takes until the request is answered.
+// vectorBytes is the memory of one number of an embedding until the request is answered.
 const vectorBytes = 8
 
-// poolings are the engine's names of meta's.
+// poolings maps meta's modes of pooling to the engine's.
 var poolings = map[meta.PoolingMode]engine.Pooling{
 	meta.PoolLast: engine.PoolLast, meta.PoolFirst: engine.PoolFirst, meta.PoolMean: engine.PoolMean,
 }
 
-// Embed returns an embedding for each prompt, in their order. It ends when ctx does. Errors
-// are of type *wire.Error, or ctx's.
+// Embed returns an embedding for each prompt, in the prompts' order. It ends when ctx does. Errors
+// are of type *wire.Error, or ctx's error.
 func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vectors [][]float32, usage Usage, err error) {
 	if what := m.Pooling.Unsupported; what != "" {
 		return nil, usage, wire.Invalidf("model", "The model %s makes embeddings in a way that this server does not support: %s.", m.Name, what)
@@ -42,7 +42,7 @@ func (m *Model) Embed(ctx context.Context, r EmbedRequest) (vectors [][]float32,
 	}
 	r.Param = cmp.Or(r.Param, "prompts")
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // frees what was submitted
+	defer cancel() // cancels all submitted requests
 	claim, client := wire.ClaimOf(ctx), wire.ClientOf(ctx)
 	var streams []*engine.Stream
 	for i := range r.Prompts {
@@ -90,7 +90,7 @@ func (m *Model) embedError(ctx context.Context, err error, param string) error {
 
 var errNoEmbedding = errors.New("generate: the engine brought no embedding")
 
-// embedding waits for the one event of a stream.
+// embedding waits for the only event of a stream.
 func embedding(ctx context.Context, s *engine.Stream) ([]float32, error) {
 	ev, err := s.Next(ctx)
 	if errors.Is(err, io.EOF) || err == nil && len(ev.Embedding) == 0 {
@@ -108,7 +108,7 @@ func finite(v []float32) bool {
 	return true
 }
 
-// normalise scales v to length 1. A zero vector stays as it is.
+// normalise scales v to length 1. It leaves a zero vector unchanged.
 func normalise(v []float32) {
 	sum := 0.0
 	for _, x := range v {

@@ -12,8 +12,8 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// AsError converts errors of the engine, the tokenizer and the chat template to the neutral
-// error. param is what the client calls the prompt, for errors that are about the prompt.
+// AsError converts an error of the engine, the tokenizer or the chat template to a *wire.Error.
+// param is the client's name of the prompt, for errors about the prompt.
 func AsError(err error, param string) *wire.Error {
 	var (
 		own     *wire.Error

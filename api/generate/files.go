@@ -13,9 +13,9 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// ReadText reads tokenizer, chat templates, generation_config.json and the pooling of embeddings
-// at the root of files. A missing file is no error; a broken one is, except for pooling, which
-// then has Unsupported set. Errors call the model name.
+// ReadText reads the tokenizer, chat templates, generation_config.json and the pooling of
+// embeddings from the root of files. Missing files are no error. Invalid files are an error, except
+// that an invalid pooling is returned with Unsupported set. name is the model's name for errors.
 func ReadText(name string, files fs.FS) (t Text, err error) {
 	if t.Tokenizer, err = text.ReadTokenizer(name, files); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return t, err
@@ -33,9 +33,9 @@ func ReadText(name string, files fs.FS) (t Text, err error) {
 	return t, nil
 }
 
-// TokenizerConfig returns the model's tokenizer_config.json, with chat_template.jinja as its chat_template if the
-// file has none. It is read each time. It fails with an error for which errors.Is(err, fs.ErrNotExist) holds if the
-// model has no such file.
+// TokenizerConfig returns the model's tokenizer_config.json. If the file has no chat_template, it
+// is set to the contents of chat_template.jinja. The file is read on each call. If the model has no
+// such file, the error matches fs.ErrNotExist.
 func (m *Model) TokenizerConfig() (map[string]json.RawMessage, error) {
 	if m.dispatched == nil {
 		return nil, fs.ErrNotExist
@@ -59,7 +59,7 @@ func (m *Model) TokenizerConfig() (map[string]json.RawMessage, error) {
 	return config, nil
 }
 
-// modified is when a file was last changed; now for one without a time.
+// modified returns the time of a file's last change, or now if it has none.
 func modified(files fs.FS, name string) time.Time {
 	if info, err := fs.Stat(files, name); err == nil && !info.ModTime().IsZero() {
 		return info.ModTime()

@@ -1,11 +1,12 @@
 package generate
 
-// format is what follows from how a model writes reasoning and calls.
+// format holds what follows from a model's notation of reasoning and calls.
 type format struct {
 	hidden map[int32]bool // special tokens that are not markers
 }
 
-// answers is the model's format, found when it is first needed. There are a tokenizer and a Chat.
+// answers returns the model's format. The first call computes it. The model must have a tokenizer
+// and a Chat.
 func (m *Model) answers() *format {
 	m.formatOnce.Do(func() {
 		m.format.hidden = map[int32]bool{}

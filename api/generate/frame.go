@@ -11,10 +11,10 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// frame is what an answer has around its constrained content.
+// frame describes the text around the constrained content of an answer.
 type frame struct {
 	text.Frame
-	special map[string]int32 // special tokens by their text
+	special map[string]int32 // special tokens by their texts
 }
 
 // frameOf returns the frame of the answer to r.
@@ -31,13 +31,13 @@ func (m *Model) frameOf(r *Request) *frame {
 	return f
 }
 
-// String is what the key of a grammar has of f.
+// String returns the part of f that identifies a grammar.
 func (f *frame) String() string {
 	return strings.Join([]string{f.Inside, f.Open, f.Close, f.Final, f.Next, strconv.FormatBool(f.Over)}, "\x00")
 }
 
-// around puts reasoning before content and calls, unless the prompt has ended it. Reasoning is any text without
-// special tokens.
+// around adds reasoning before content and calls, unless the prompt has already ended the
+// reasoning. Reasoning is any text without special tokens.
 func (f *frame) around(b *grammar.Builder, content, calls grammar.Pos) grammar.Pos {
 	final := b.Split(f.marker(b, f.Final, content), calls)
 	after := f.marker(b, f.Next, final)
@@ -50,12 +50,12 @@ func (f *frame) around(b *grammar.Builder, content, calls grammar.Pos) grammar.P
 	return b.Split(f.marker(b, f.Open, f.until(b, f.Close, space(b, after))), final)
 }
 
-// space reads white space or nothing.
+// space returns a position that reads optional white space, then next.
 func space(b *grammar.Builder, next grammar.Pos) grammar.Pos {
 	return b.Split(b.Term(b.Library().Named("space", jsontext.Space), next), next)
 }
 
-// names splits a marker into special tokens, by their names in the vocabulary, and text.
+// names splits a marker into text and special tokens, which are named as in the vocabulary.
 func (f *frame) names(marker string) []string {
 	var list []string
 	for at := 0; at < len(marker); {
@@ -80,7 +80,7 @@ func (f *frame) names(marker string) []string {
 	return list
 }
 
-// marker reads a marker.
+// marker returns a position that reads a marker, then next.
 func (f *frame) marker(b *grammar.Builder, marker string, next grammar.Pos) grammar.Pos {
 	if next == grammar.Fail {
 		return next
@@ -88,7 +88,7 @@ func (f *frame) marker(b *grammar.Builder, marker string, next grammar.Pos) gram
 	return b.Literal(strings.Join(f.names(marker), ""), next)
 }
 
-// until reads text up to a marker, and the marker.
+// until returns a position that reads text up to and including a marker, then next.
 func (f *frame) until(b *grammar.Builder, marker string, next grammar.Pos) grammar.Pos {
 	if next == grammar.Fail {
 		return next
@@ -102,10 +102,10 @@ func (f *frame) until(b *grammar.Builder, marker string, next grammar.Pos) gramm
 	return b.Term(b.Terminal(d), b.Literal(rest, next))
 }
 
-// lastByte is the largest byte of text.
+// lastByte is the largest byte that text may contain.
 const lastByte = 0xFE
 
-// untilText is any text that ends with the first end. A special token is not text.
+// untilText matches any text up to and including the first end. A special token is not text.
 func untilText(end string, budget *dfa.Budget) (*dfa.DFA, error) {
 	if vocab.IsSpecial([]byte(end)) {
 		return dfa.Compile(dfa.Concat(dfa.Star(dfa.Byte(0, lastByte)), dfa.Literal(end)), budget)
@@ -113,7 +113,7 @@ func untilText(end string, budget *dfa.Budget) (*dfa.DFA, error) {
 	return search(end, budget, func(n int) bool { return n == len(end) })
 }
 
-// textWithout is any text in which marker does not occur.
+// textWithout matches any text that does not contain marker.
 func textWithout(marker string, budget *dfa.Budget) (*dfa.DFA, error) {
 	if vocab.IsSpecial([]byte(marker)) {
 		return dfa.Compile(dfa.Star(dfa.Byte(0, lastByte)), budget)
@@ -121,7 +121,7 @@ func textWithout(marker string, budget *dfa.Budget) (*dfa.DFA, error) {
 	return search(marker, budget, func(n int) bool { return n < len(marker) })
 }
 
-// textNotBeginning is any text that begins with none of some strings.
+// textNotBeginning matches any text that starts with none of the strings.
 func textNotBeginning(strings []string, budget *dfa.Budget) (*dfa.DFA, error) {
 	var begins []*dfa.Expr
 	for _, s := range strings {
@@ -139,7 +139,8 @@ func textNotBeginning(strings []string, budget *dfa.Budget) (*dfa.DFA, error) {
 	return dfa.Subtract(all, those, budget)
 }
 
-// search reads text up to the first marker. A state is how much of the marker the text ends with.
+// search matches text up to the first marker. State n means that the text ends with the first n
+// bytes of the marker.
 func search(marker string, budget *dfa.Budget, accepts func(n int) bool) (*dfa.DFA, error) {
 	alphabet := make([]byte, lastByte+1)
 	for i := range alphabet {

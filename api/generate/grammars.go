@@ -13,37 +13,38 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// maxGrammars is how much memory compiled grammars take that no request uses, in bytes.
+// maxGrammars is the maximum memory of compiled grammars that no request uses, in bytes.
 const maxGrammars = 8 << 20
 
-// Limits of a compilation that is quick: one with a longer text, or one that takes more steps, is slow.
+// Limits of a quick compilation. One with a longer text or more steps is slow.
 const (
 	quickText  = 64 << 10
-	quickSteps = 4_000_000 // some 20 ms
+	quickSteps = 4_000_000 // about 20 ms
 )
 
-// grammars are the compiled grammars of a model and its adapters, the last used first. Each grammar is compiled
-// once, by one of the requests that wait for it. One quick grammar is compiled at a time and, beside it, one slow
-// one, so that small schemas do not wait for large ones. It is safe for concurrent use.
+// grammars is a cache of the compiled grammars of a model and its adapters, the most recently used
+// first. Each grammar is compiled once, by one of the requests that wait for it. At most one quick
+// and one slow grammar are compiled at a time, so that small schemas do not wait for large ones. It
+// is safe for concurrent use.
 type grammars struct {
 	vocabulary sync.Once
 	quick      chan struct{} // has an element while a grammar is compiled that may be quick
 	slow       chan struct{} // has an element while a slow grammar is compiled
 
 	mu      sync.Mutex
-	lib     *grammar.Library // nil: not made yet, or no token has bytes of its own
+	lib     *grammar.Library // nil: not made yet, or no token has known bytes
 	byKey   map[[sha256.Size]byte]*list.Element
 	used    list.List // of *cached
 	pending map[[sha256.Size]byte]*compiling
-	bytes   int // counted so far, see count
+	bytes   int // counted so far; see count
 }
 
 // compiling is a grammar that one request compiles and others may wait for.
 type compiling struct {
-	done    chan struct{} // is closed when the other fields are set
+	done    chan struct{} // closed when the other fields are set
 	grammar *grammar.Grammar
 	err     error
-	left    bool // there is no result: those that wait begin anew
+	left    bool // there is no result: waiting requests try again
 }
 
 func newGrammars() *grammars {
@@ -56,7 +57,7 @@ type cached struct {
 	grammar *grammar.Grammar
 }
 
-// grammars returns the grammars of m.
+// grammars returns the cache of m.
 func (m *Model) grammars() *grammars {
 	m.grammarsOnce.Do(func() {
 		if m.compiled == nil {
@@ -66,7 +67,7 @@ func (m *Model) grammars() *grammars {
 	return m.compiled
 }
 
-// encoder says how a tokenizer encodes a text inside another one.
+// encoder encodes texts with a tokenizer as parts of longer texts.
 type encoder struct{ *text.Tokenizer }
 
 // EncodeText encodes a text without special tokens.
@@ -78,8 +79,8 @@ func (e encoder) EncodeText(s string) []int32 {
 	return ids
 }
 
-// count counts what c has in the memory for requests: the vocabulary, what its tokens can read, and the
-// grammars. They stay after the request.
+// count updates the memory that c counts in the memory for requests: the vocabulary, the terminals,
+// and the grammars. They stay after the request.
 func (c *grammars) count(claim *wire.Claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +95,8 @@ func (c *grammars) count(claim *wire.Claim) {
 	c.bytes = total
 }
 
-// get returns the grammar of the answer to r. It fails with the cause of ctx if that ends while the request waits.
+// get returns the grammar of the answer to r. If ctx ends while the request waits, it returns the
+// cause of ctx.
 func (c *grammars) get(ctx context.Context, m *Model, r *Request) (*grammar.Grammar, error) {
 	f := m.frameOf(r)
 	key := r.key(f)
@@ -118,8 +120,8 @@ func (c *grammars) get(ctx context.Context, m *Model, r *Request) (*grammar.Gram
 	}
 }
 
-// find returns the grammar of a key that is kept, or a compilation that finishes it. If first is set, the caller has to
-// do that with finish.
+// find returns the cached grammar of a key, or the compilation that is under way. If first is true,
+// the caller has to compile it with finish.
 func (c *grammars) find(key [sha256.Size]byte) (g *grammar.Grammar, p *compiling, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,8 +137,8 @@ func (c *grammars) find(key [sha256.Size]byte) (g *grammar.Grammar, p *compiling
 	return nil, p, true
 }
 
-// finish compiles a grammar for the request of ctx and for those that wait for p. They try themselves if that request ends
-// early, or if compile panics.
+// finish compiles a grammar for the request of ctx and for those that wait for p. If that request
+// ends early or compile panics, the waiting requests try again themselves.
 func (c *grammars) finish(ctx context.Context, key [sha256.Size]byte, p *compiling, compile func() (*grammar.Grammar, error)) {
 	p.left = true
 	defer func() {
@@ -153,8 +155,8 @@ func (c *grammars) finish(ctx context.Context, key [sha256.Size]byte, p *compili
 	p.left = p.err != nil && ctx.Err() != nil
 }
 
-// compile compiles the grammar of the answer to r. A grammar that turns out not to be quick is begun anew as a slow
-// one: half a grammar would take memory while it waits.
+// compile compiles the grammar of the answer to r. A grammar that turns out to be slow is started
+// again as a slow one: a partial result would take memory while it waits.
 func (c *grammars) compile(ctx context.Context, m *Model, r *Request, f *frame) (*grammar.Grammar, error) {
 	lib := c.library(m)
 	if lib == nil {
@@ -170,7 +172,7 @@ func (c *grammars) compile(ctx context.Context, m *Model, r *Request, f *frame) 
 	return c.inTurn(ctx, c.slow, m, r, f, grammar.NewBuilder(lib))
 }
 
-// inTurn compiles a grammar with b while it has the only place of turn.
+// inTurn waits for the only place in turn and compiles a grammar with b.
 func (c *grammars) inTurn(ctx context.Context, turn chan struct{}, m *Model, r *Request, f *frame, b *grammar.Builder) (*grammar.Grammar, error) {
 	select {
 	case turn <- struct{}{}:
@@ -186,7 +188,8 @@ func (c *grammars) inTurn(ctx context.Context, turn chan struct{}, m *Model, r *
 	return g, nil
 }
 
-// library returns the terminals of m's vocabulary, which the first request makes; nil if no token has bytes of its own.
+// library returns the terminals of m's vocabulary, or nil if no token has known bytes. The first
+// request makes them.
 func (c *grammars) library(m *Model) *grammar.Library {
 	c.vocabulary.Do(func() {
 		v := vocab.New(encoder{m.Tokenizer}, m.Vocab())
@@ -204,7 +207,7 @@ func (c *grammars) library(m *Model) *grammar.Library {
 	return c.lib
 }
 
-// evict drops the grammars that were not used for longest, but not the last one.
+// evict drops the least recently used grammars, but keeps the last one.
 func (c *grammars) evict() {
 	total := 0
 	for e := c.used.Front(); e != nil; {

@@ -7,13 +7,14 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// listedOnly reports whether arguments can have no other names than those that the tool's schema lists, because a
-// reader would not find them.
+// listedOnly reports whether arguments can only have the names that the tool's schema lists,
+// because a parser would not find others.
 func listedOnly(a *text.CallArguments) bool {
 	return a != nil && (a.Named() || a.Plain.Key != "")
 }
 
-// parameterNames are the properties that the schema of a tool's parameters lists, in their order; nil if it lists none.
+// parameterNames returns the properties that the schema of a tool's parameters lists, in their
+// order, or nil if it lists none.
 func parameterNames(schema []byte) (names []string) {
 	var root struct{ Properties json.RawMessage }
 	if json.Unmarshal(schema, &root) != nil {
@@ -34,14 +35,14 @@ func parameterNames(schema []byte) (names []string) {
 	return names
 }
 
-// anyOf is a schema of objects with any values of some names.
+// anyOf returns a schema of objects with the given names and any values.
 func anyOf(names []string) []byte {
 	schema := []byte(`{"type":"object","properties":{`)
 	for i, name := range names {
 		if i > 0 {
 			schema = append(schema, ',')
 		}
-		quoted, _ := json.Marshal(name) // of a string
+		quoted, _ := json.Marshal(name) // strings always marshal
 		schema = append(append(schema, quoted...), ":{}"...)
 	}
 	return append(schema, "}}"...)

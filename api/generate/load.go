@@ -12,10 +12,10 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// retryLoad is how soon a model that could not be loaded is tried again.
+// retryLoad is the time after which loading a model is tried again if it failed.
 const retryLoad = 5 * time.Second
 
-// leases are the models that a request uses.
+// leases holds the models that a request uses.
 type leases struct {
 	mu      sync.Mutex
 	ended   bool
@@ -24,8 +24,9 @@ type leases struct {
 
 type leasesKey struct{}
 
-// WithLeases returns a context for one request: the models that [Models.Use] returns for it stay loaded until end is
-// called. Without it they stay until the context of Use ends.
+// WithLeases returns a context for one request. Models that [Models.Use] returns for that context
+// stay loaded until end is called. Without WithLeases they stay loaded until the context passed to
+// Use ends.
 func WithLeases(ctx context.Context) (leased context.Context, end func()) {
 	l := &leases{}
 	return context.WithValue(ctx, leasesKey{}, l), func() {
@@ -39,9 +40,9 @@ func WithLeases(ctx context.Context) (leased context.Context, end func()) {
 	}
 }
 
-// lease keeps e loaded for the request of ctx. ms.mu is held.
+// lease keeps e loaded for the request of ctx. The caller holds ms.mu.
 func (ms *Models) lease(ctx context.Context, e *entry) {
-	if e.source.Open == nil { // it always is
+	if e.source.Open == nil { // it stays loaded anyway
 		return
 	}
 	e.users++
@@ -58,7 +59,7 @@ func (ms *Models) lease(ctx context.Context, e *entry) {
 	context.AfterFunc(ctx, release)
 }
 
-// release ends the use of e; used notes that a request did use it.
+// release ends a use of e. used reports whether a request did use e.
 func (ms *Models) release(e *entry, used bool) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -72,10 +73,11 @@ func (ms *Models) release(e *entry, used bool) {
 	}
 }
 
-// Unload unloads the base model of a name, the first one for "", once no request uses it, unless one begins before
-// that. The next request loads it again. It has no effect on models that are not loaded, or that stay loaded, see
-// [NewModels]. Errors are of type *wire.Error: of kind NoModel for an unknown name, and Forbidden for a client that may not use the model, or
-// not change the server.
+// Unload unloads the base model of a name, or the first one for "", as soon as no request uses it.
+// A request that starts before then keeps it loaded. The next request loads it again. Unload has no
+// effect on models that are not loaded or that stay loaded; see [NewModels]. Errors are of type
+// *wire.Error: of kind NoModel for an unknown name, and of kind Forbidden if the client may not use
+// the model or change the server.
 func (ms *Models) Unload(ctx context.Context, name string) error {
 	if err := wire.ClientOf(ctx).CheckAdmin(); err != nil {
 		return err
@@ -97,7 +99,7 @@ func (ms *Models) Unload(ctx context.Context, name string) error {
 	return nil
 }
 
-// unloadAsked unloads e if Unload was called and no request uses it. ms.mu is held.
+// unloadAsked unloads e if Unload was called and no request uses it. The caller holds ms.mu.
 func (ms *Models) unloadAsked(e *entry) {
 	if !e.unload || e.users > 0 || ms.draining {
 		return
@@ -109,7 +111,8 @@ func (ms *Models) unloadAsked(e *entry) {
 	})
 }
 
-// unloadUnused unloads e if that is still asked for. It reports whether a sequence of e has to end first.
+// unloadUnused unloads e if it still should be. It returns true if a sequence of e has to end
+// first.
 func (ms *Models) unloadUnused(e *entry) (again bool) {
 	<-ms.work
 	defer func() { ms.work <- struct{}{} }()
@@ -126,9 +129,10 @@ func (ms *Models) unloadUnused(e *entry) (again bool) {
 	return asked && opened == nil
 }
 
-// Use returns the model of a name, the first one for "", and keeps it loaded for the request of ctx; see [WithLeases]. It
-// loads the model if necessary, and waits for that. Errors are of type *wire.Error: of kind NoModel for an unknown
-// name, Forbidden for one that the client may not use, Loading if it takes too long, and Unavailable if the model cannot be loaded.
+// Use returns the model of a name, or the first one for "". It keeps the model loaded for the
+// request of ctx; see [WithLeases]. If necessary, it loads the model and waits. Errors are of type
+// *wire.Error: of kind NoModel for an unknown name, Forbidden if the client may not use the model,
+// Loading if it takes too long, and Unavailable if the model cannot be loaded.
 func (ms *Models) Use(ctx context.Context, name string) (*Model, error) {
 	name, err := ms.allowed(ctx, name)
 	if err != nil {
@@ -158,7 +162,8 @@ func (ms *Models) Use(ctx context.Context, name string) (*Model, error) {
 	}
 }
 
-// use returns the loaded model of a name with a lease. ms.mu is held, except while use waits.
+// use returns the loaded model of a name with a lease. The caller holds ms.mu; use unlocks it while
+// it waits.
 func (ms *Models) use(ctx context.Context, name string) (*entry, *Model, *lora, error) {
 	timeout := time.NewTimer(ms.options.LoadTimeout)
 	defer timeout.Stop()
@@ -184,8 +189,8 @@ func (ms *Models) use(ctx context.Context, name string) (*entry, *Model, *lora, 
 	}
 }
 
-// await waits until e has been loaded, or has failed. If no request waits any longer, loading is cancelled. ms.mu is
-// held, except while await waits.
+// await waits until loading e has ended. If no other request waits, it cancels loading when ctx or
+// timeout ends. The caller holds ms.mu; await unlocks it while it waits.
 func (ms *Models) await(ctx context.Context, e *entry, timeout <-chan time.Time) (err error) {
 	done := e.done
 	e.waiting++
@@ -200,7 +205,7 @@ func (ms *Models) await(ctx context.Context, e *entry, timeout <-chan time.Time)
 	}
 	ms.mu.Lock()
 	if e.waiting--; err != nil && e.waiting == 0 && e.done == done {
-		e.cancel() // without effect if loading has ended
+		e.cancel() // no effect if loading has ended
 	}
 	return err
 }
@@ -210,7 +215,7 @@ func loadError(name string, err error) error {
 		Message: fmt.Sprintf("The model `%s` cannot be loaded: %v.", name, err)}
 }
 
-// begin starts to load e. ms.mu is held.
+// begin starts to load e. The caller holds ms.mu.
 func (ms *Models) begin(e *entry) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e.state, e.err, e.done, e.cancel = ModelLoading, nil, make(chan struct{}), cancel
@@ -221,7 +226,7 @@ func (ms *Models) begin(e *entry) {
 	})
 }
 
-// open loads e after the models that are being loaded and unloaded.
+// open loads e when no other model is being loaded or unloaded.
 func (ms *Models) open(ctx context.Context, e *entry) (*Opened, error) {
 	select {
 	case <-ms.work:
@@ -239,7 +244,7 @@ func (ms *Models) open(ctx context.Context, e *entry) (*Opened, error) {
 	return opened, err
 }
 
-// finish notes how loading has ended.
+// finish stores the result of loading e.
 func (ms *Models) finish(e *entry, opened *Opened, err error) {
 	if err == nil {
 		ms.mu.Lock()
@@ -269,9 +274,10 @@ func (ms *Models) finish(e *entry, opened *Opened, err error) {
 // ErrNoOther is the error of [Models.MakeRoom] if no other model is loaded.
 var ErrNoOther = errors.New("generate: no other model is loaded")
 
-// MakeRoom unloads the model that has been idle for the longest time. If all are in use it returns false; with wait
-// it waits until one is idle, or until ctx ends, whose error it returns. It fails with ErrNoOther if there is no model
-// to unload. Only Source.Open calls it.
+// MakeRoom unloads the model that has been idle for the longest time and returns true. If all
+// models are in use and wait is false, it returns false. If wait is true, it waits until a model is
+// idle or ctx ends; then it returns ctx's error. It returns ErrNoOther if no model can be unloaded.
+// Only Source.Open may call it.
 func (ms *Models) MakeRoom(ctx context.Context, wait bool) (bool, error) {
 	for {
 		ms.mu.Lock()
@@ -293,18 +299,19 @@ func (ms *Models) MakeRoom(ctx context.Context, wait bool) (bool, error) {
 		}
 		select {
 		case <-changed:
-		case <-time.After(idleGlance): // a sequence ends after its request
+		case <-time.After(idleGlance): // a sequence may end after its request
 		case <-ctx.Done():
 			return false, ctx.Err()
 		}
 	}
 }
 
-// idleGlance is how often engines are asked whether they are idle.
+// idleGlance is the time between checks whether engines are idle.
 const idleGlance = 20 * time.Millisecond
 
-// idlest returns the model that was used least recently among those that are idle and were used before a time. loaded
-// reports whether there are models that could be unloaded once they are idle. ms.mu is held.
+// idlest returns the least recently used model among those that are idle and were not used since
+// before. loaded reports whether there are models that could be unloaded once they are idle. The
+// caller holds ms.mu.
 func (ms *Models) idlest(before time.Time) (least *entry, loaded bool) {
 	for _, e := range ms.entries {
 		if e.opened == nil || e.source.Open == nil {
@@ -321,16 +328,17 @@ func (ms *Models) idlest(before time.Time) (least *entry, loaded bool) {
 	return least, loaded
 }
 
-// idle reports whether e is loaded and no request uses it. ms.mu is held.
+// idle reports whether e is loaded and no request uses it. The caller holds ms.mu.
 func (e *entry) idle() bool {
 	return e.opened != nil && e.users == 0 && e.waiting == 0 && e.opened.Model.Sequences() == (Sequences{})
 }
 
-// leave notes that e is not loaded any more. The caller ends what it returns without ms.mu, which is held.
+// leave marks e as not loaded. The caller holds ms.mu, and afterwards calls end on the result
+// without it.
 func (ms *Models) leave(e *entry) *Opened {
 	opened := e.opened
 	e.state, e.opened, e.unload = ModelKnown, nil, false
-	for _, l := range e.loras { // no request attaches one, as none uses e
+	for _, l := range e.loras { // no request attaches one, because none uses e
 		l.mu.Lock()
 		l.of, l.attached = nil, nil
 		l.mu.Unlock()
@@ -348,7 +356,8 @@ func (o *Opened) end() {
 	}
 }
 
-// UnloadIdle unloads models that have been idle for ModelsOptions.IdleUnload, until ctx ends.
+// UnloadIdle unloads models that have been idle for ModelsOptions.IdleUnload. It returns when ctx
+// ends.
 func (ms *Models) UnloadIdle(ctx context.Context) {
 	idle := ms.options.IdleUnload
 	if idle <= 0 {
@@ -383,7 +392,8 @@ func (ms *Models) UnloadIdle(ctx context.Context) {
 	}
 }
 
-// Shutdown rejects new requests and waits until the running ones have ended, or until ctx ends, whose error it returns.
+// Shutdown rejects new requests and waits until all running requests have ended. If ctx ends
+// earlier, it returns ctx's error.
 func (ms *Models) Shutdown(ctx context.Context) error {
 	ms.mu.Lock()
 	ms.draining = true
@@ -415,7 +425,7 @@ func (ms *Models) Close() {
 	}
 	ms.mu.Unlock()
 	ms.loaders.Wait()
-	<-ms.work // UnloadIdle may be at it
+	<-ms.work // UnloadIdle may be unloading a model
 	defer func() { ms.work <- struct{}{} }()
 	ms.mu.Lock()
 	var list []*Opened

@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Generations answer the prompts of one client's request, one [Generation] for each. [Generations.Next]
-// returns their deltas in the order in which they come.
+// Generations answer the prompts of one client's request, with one [Generation] for each.
+// [Generations.Next] returns their deltas in the order in which they arrive.
 type Generations struct {
 	runs []*Generation
 	stop context.CancelFunc
@@ -18,7 +18,7 @@ type Generations struct {
 	wait sync.WaitGroup
 }
 
-// A PromptDelta is a [Delta] with the index of the prompt that it answers.
+// A PromptDelta is a [Delta] with the index of its prompt.
 type PromptDelta struct {
 	PromptIndex int
 	Delta
@@ -29,7 +29,7 @@ type part struct {
 	err error
 }
 
-// StartAll starts all of requests or none. They end when ctx does; the caller closes them.
+// StartAll starts all of requests or none. They end when ctx does. The caller must call Close.
 func (m *Model) StartAll(ctx context.Context, requests []Request) (*Generations, error) {
 	if err := m.roomFor(requests); err != nil {
 		return nil, err
@@ -61,15 +61,15 @@ func (m *Model) StartAll(ctx context.Context, requests []Request) (*Generations,
 	return rs, nil
 }
 
-// The memory of a request's events until they are read, in bytes; see [engine.Stream].
+// The memory of a request's events until they are received, in bytes; see [engine.Stream].
 const (
-	bufferBytes = 64 << 10 // in the engine, at most
-	eventBytes  = 128      // a token
-	scoreBytes  = 72       // a token of a prompt whose log-probabilities are shown
-	topBytes    = 16       // one of the likeliest ids beside either
+	bufferBytes = 64 << 10 // maximum in the engine
+	eventBytes  = 128      // per token
+	scoreBytes  = 72       // per token of a prompt whose log-probabilities are shown
+	topBytes    = 16       // per alternative token of either
 )
 
-// keepBuffers reserves what the engine keeps of the answers until they are read.
+// keepBuffers reserves memory for the answers that the engine buffers until they are received.
 func keepBuffers(ctx context.Context, requests []Request) error {
 	bytes := 0
 	for i := range requests {
@@ -85,8 +85,8 @@ func keepBuffers(ctx context.Context, requests []Request) error {
 	return wire.ClaimOf(ctx).Keep(bytes)
 }
 
-// roomFor rejects requests that can never be accepted together: the engine takes a prompt only if
-// the prompts before it leave a place.
+// roomFor rejects requests that can never be accepted together. The engine accepts a prompt only if
+// the preceding prompts leave a place.
 func (m *Model) roomFor(requests []Request) error {
 	before, places := 0, m.engine.Places()
 	for i, r := range requests {
@@ -117,8 +117,8 @@ func (rs *Generations) pump(ctx context.Context, i int, run *Generation) {
 	}
 }
 
-// Next waits for the next delta of any generation. It returns io.EOF when all have ended, the
-// first error of one, or ctx's.
+// Next waits for the next delta of any generation. It returns io.EOF when all have ended, the first
+// error of any, or ctx's error.
 func (rs *Generations) Next(ctx context.Context) (PromptDelta, error) {
 	if rs.out == nil {
 		d, err := rs.runs[0].Next(ctx)
@@ -135,7 +135,7 @@ func (rs *Generations) Next(ctx context.Context) (PromptDelta, error) {
 	}
 }
 
-// Usage counts the delivered tokens. It may be called after Next has returned io.EOF.
+// Usage counts the delivered tokens. Call it after Next has returned io.EOF.
 func (rs *Generations) Usage() Usage {
 	var sum Usage
 	for _, r := range rs.runs {

@@ -8,8 +8,8 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Of returns the model that a request names in its field "model"; see [Models.Use]. If f describes requests, it is a model
-// that knows nothing.
+// Of returns the model that a request names in its field "model"; see [Models.Use]. If f only
+// describes requests, it returns an empty model.
 func (ms *Models) Of(ctx context.Context, f *wire.Fields) (*Model, error) {
 	if f.Describes() {
 		f.Like("model", "")
@@ -22,7 +22,7 @@ func (ms *Models) Of(ctx context.Context, f *wire.Fields) (*Model, error) {
 	return ms.Use(ctx, name)
 }
 
-// NameOf returns the field "model" of a request, "" if it has none.
+// NameOf returns the field "model" of a request, or "" if it has none.
 func NameOf(f *wire.Fields) (name string, err error) {
 	if f.String("model", &name); f.Null("model") {
 		f.WrongType("model", "a string")
@@ -30,9 +30,10 @@ func NameOf(f *wire.Fields) (name string, err error) {
 	return name, f.Err()
 }
 
-// Read reads the body of a request and passes its fields, and the model that it names, to decode. It
-// waits until there is memory to decode them, and until the model is loaded. The memory of the body is released
-// when decode has returned. If ctx describes requests (see [wire.Describing]), decode gets a model that knows nothing. Errors are of type *wire.Error, or those of decode.
+// Read reads the body of a request and calls decode with its fields and the model that it names. It
+// waits for memory to decode them, and until the model is loaded. It releases the memory of the
+// body after decode has returned. If ctx describes requests (see [wire.Describing]), decode gets an
+// empty model. Errors are of type *wire.Error, or those of decode.
 func (ms *Models) Read(ctx context.Context, body io.ReadCloser, decode func(context.Context, *wire.Fields, *Model) error) error {
 	return ms.ReadFields(ctx, body, func(ctx context.Context, f *wire.Fields) error {
 		m, err := ms.Of(ctx, f)
@@ -43,7 +44,8 @@ func (ms *Models) Read(ctx context.Context, body io.ReadCloser, decode func(cont
 	})
 }
 
-// ReadFields is Read for requests that may need no model: decode calls [Models.Of] where it does.
+// ReadFields is Read for requests that may not need a model. decode calls [Models.Of] if it needs
+// one.
 func (ms *Models) ReadFields(ctx context.Context, body io.ReadCloser, decode func(context.Context, *wire.Fields) error) error {
 	if f := wire.DescriptionOf(ctx); f != nil {
 		return decode(ctx, f)
@@ -63,12 +65,12 @@ func (ms *Models) ReadFields(ctx context.Context, body io.ReadCloser, decode fun
 	return decode(ctx, f)
 }
 
-// textLimit is the limit for texts of a body that is still read. While a model that may be asked for is not
-// loaded there is none, as its tokenizer is not known.
+// textLimit returns the limit of the texts of a body that is being read. It is nil while a model
+// that the request may name is not loaded, because its tokenizer is unknown.
 func (ms *Models) textLimit() *wire.TextLimit {
 	var list []*Model
 	for _, k := range ms.Known() {
-		if k.Parent != "" { // its tokenizer is that of its base
+		if k.Parent != "" { // uses the tokenizer of its base
 			continue
 		}
 		if k.Model == nil {
@@ -79,14 +81,14 @@ func (ms *Models) textLimit() *wire.TextLimit {
 	return TextLimit(list)
 }
 
-// KnownTo returns the models that the client of ctx may use, as [Models.Known] does.
+// KnownTo returns the models that the client of ctx may use, in the order of [Models.Known].
 func (ms *Models) KnownTo(ctx context.Context) []Known {
 	client := wire.ClientOf(ctx)
 	return slices.DeleteFunc(ms.Known(), func(k Known) bool { return !client.May(k.Name) })
 }
 
-// allowed returns the name of the model that the client of ctx means by name, which may be "". It fails with an error
-// of kind wire.Forbidden if the client may not use it.
+// allowed returns the name of the model for the client of ctx and a name, which may be "". It
+// returns an error of kind wire.Forbidden if the client may not use the model.
 func (ms *Models) allowed(ctx context.Context, name string) (string, error) {
 	client := wire.ClientOf(ctx)
 	if client.Models == nil {
@@ -103,7 +105,7 @@ func (ms *Models) allowed(ctx context.Context, name string) (string, error) {
 	return name, nil
 }
 
-// noModel says that no model has a name.
+// noModel returns the error for a name that no model has.
 func noModel(name string) error {
 	if name == "" {
 		return &wire.Error{Kind: wire.NoModel, Message: "The server has no model."}

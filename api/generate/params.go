@@ -5,32 +5,32 @@ import (
 	"github.com/heftai/heft/internal/sample"
 )
 
-// Params say how the next token is chosen. The zero value of each field turns it off; the zero
-// Params choose the likeliest token. Requests may share them.
+// Params say how the next token is chosen. The zero value of each field turns it off. The zero
+// Params choose the most likely token (greedy decoding). Requests may share a Params.
 type Params struct {
-	Temperature float64 // divides the logits; below 1e-5 the likeliest token is chosen
-	TopK        int     // keeps the k likeliest tokens
-	TopP        float64 // keeps the likeliest tokens until their sum reaches p
-	MinP        float64 // removes tokens less likely than MinP times the likeliest
+	Temperature float64 // divides the logits; below 1e-5 the most likely token is chosen
+	TopK        int     // keeps the k most likely tokens
+	TopP        float64 // keeps the most likely tokens until their sum reaches p
+	MinP        float64 // removes tokens less likely than MinP times the most likely
 	// TypicalP keeps the tokens whose surprise is nearest to the entropy until their sum reaches p.
 	TypicalP float64
-	// TopH keeps the likeliest tokens whose share of the entropy is at most TopH.
+	// TopH keeps the most likely tokens whose share of the entropy is at most TopH.
 	TopH float64
-	// EpsilonCutoff removes tokens less likely than it, except the likeliest.
+	// EpsilonCutoff removes tokens less likely than it, except the most likely.
 	EpsilonCutoff float64
 
 	RepetitionPenalty float64 // divides positive logits of tokens seen so far, multiplies negative ones
 	PresencePenalty   float64 // is subtracted once from the logit of a generated token
 	FrequencyPenalty  float64 // is subtracted for each time that a token was generated
-	NoRepeatNGram     int     // forbids to repeat a run of so many tokens
+	NoRepeatNGram     int     // forbids repeating a run of this many tokens
 
 	Bias     []Bias    // is added to logits, in order
 	BadWords [][]int32 // sequences that are never generated
 	Suppress []int32   // tokens that are never chosen
 	Allow    []int32   // if not empty, the only tokens that may be chosen
 
-	MinTokens int     // before which no token of Stop is chosen
-	Stop      []int32 // tokens that end the text, besides the model's own
+	MinTokens int     // number of tokens before which no token of Stop is chosen
+	Stop      []int32 // tokens that end the text, in addition to the model's own
 }
 
 // Bias is added to the logit of one token.

@@ -2,15 +2,15 @@ package generate
 
 import "github.com/heftai/heft/text"
 
-// Call is new output of one tool call. The first of each call has its name and an
-// id, of the model or made here; the calls of an answer come one after the other.
+// Call is new output of one tool call. The first delta of a call has its name and an id, which is
+// the model's or made by the server. The calls of an answer follow one after another.
 type Call struct {
-	Index     int    // among the calls of the answer
-	ID, Name  string // in the first; ID also in the last, where the model gave one that late
+	Index     int    // position among the calls of the answer
+	ID, Name  string // in the first delta; ID also in the last, if the model wrote it late
 	Custom    bool   // the call is of a [Custom] tool
 	Arguments string // joined, a JSON object, or the text for a custom tool
-	Ended     bool   // this is the last
-	Broken    bool   // at the end: the arguments are no whole JSON object
+	Ended     bool   // this is the call's last delta
+	Broken    bool   // at the end: the arguments are no complete JSON object
 }
 
 // parse adds the parser's events to d and reports whether a stop string has ended the answer.
@@ -24,7 +24,7 @@ func (c *choice) parse(d *Delta, events []text.Event) bool {
 		case text.ReasoningEvent:
 			d.Reasoning += e.Text
 		case text.CallStartEvent:
-			d.Text += c.stop.flush() // no stop string reaches across a call
+			d.Text += c.stop.flush() // no stop string spans a call
 			id := e.ID
 			if id == "" {
 				id = c.model.Chat.NewCallID(e.Name, e.Index)
@@ -54,7 +54,7 @@ func (c *choice) parse(d *Delta, events []text.Event) bool {
 	return false
 }
 
-// call is where d has what call i, the open one, has gained.
+// call returns the entry of d for call i, which is open.
 func (c *choice) call(d *Delta, i int) *Call {
 	if n := len(d.Calls); n == 0 || d.Calls[n-1].Index != i {
 		d.Calls = append(d.Calls, Call{Index: i, Custom: c.input != nil})
@@ -62,8 +62,8 @@ func (c *choice) call(d *Delta, i int) *Call {
 	return &d.Calls[len(d.Calls)-1]
 }
 
-// thought counts the tokens that became reasoning. A token that has shown nothing yet goes
-// with what shows next.
+// thought returns the number of tokens that became reasoning. A token that has shown no text yet
+// counts with the next text.
 func (c *choice) thought(d *Delta) int {
 	c.unseen += len(d.Tokens)
 	n := 0

@@ -7,9 +7,9 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// Encode turns a text into ids. special adds the tokens that the tokenizer puts around a text; a
-// rendered conversation has them already. It ends when ctx does. A text that has more tokens than
-// Limit for certain, by its length, is an error; see [LengthCheck].
+// Encode encodes a text. special adds the tokens that the tokenizer puts around a text; a rendered
+// conversation already has them. It ends when ctx does. It fails if the length of the text shows
+// that it has more tokens than Limit; see [LengthCheck].
 func (m *Model) Encode(ctx context.Context, s string, special bool) ([]int32, error) {
 	if err := m.NewLengthCheck("prompt").Add(s); err != nil {
 		return nil, err
@@ -17,13 +17,14 @@ func (m *Model) Encode(ctx context.Context, s string, special bool) ([]int32, er
 	return m.encode(ctx, s, text.EncodeOptions{AddSpecialTokens: special})
 }
 
-// EncodePrompt is Encode for a prompt. A text of more tokens than Limit is an error as soon as that
-// is certain.
+// EncodePrompt is Encode for a prompt. It fails as soon as it is certain that the text has more
+// tokens than Limit.
 func (m *Model) EncodePrompt(ctx context.Context, s string, special bool) ([]int32, error) {
 	return m.encode(ctx, s, text.EncodeOptions{AddSpecialTokens: special, MaxTokens: m.Limit()})
 }
 
-// EncodePrediction is EncodePrompt for the text that an answer is expected to be. field is its name in errors.
+// EncodePrediction is EncodePrompt for the predicted text of an answer. field is its name in
+// errors.
 func (m *Model) EncodePrediction(ctx context.Context, s, field string) ([]int32, error) {
 	if err := m.NewLengthCheck(field).Add(s); err != nil {
 		return nil, err
@@ -35,8 +36,8 @@ func (m *Model) EncodePrediction(ctx context.Context, s, field string) ([]int32,
 	return ids, nil
 }
 
-// EncodeLast is [Model.EncodePrompt] that keeps only the last most tokens of the prompt; 0 keeps all. The
-// special tokens around the text stay.
+// EncodeLast is [Model.EncodePrompt], but keeps only the last most tokens of the prompt; 0 keeps
+// all. It also keeps the special tokens around the text.
 func (m *Model) EncodeLast(ctx context.Context, s string, special bool, most int) ([]int32, error) {
 	if most <= 0 {
 		return m.EncodePrompt(ctx, s, special)
@@ -56,18 +57,18 @@ func (m *Model) EncodeLast(ctx context.Context, s string, special bool, most int
 	if len(around) >= most {
 		return ids[len(ids)-most:], nil
 	}
-	copy(ids[len(ids)-most:], around[:before]) // over tokens of the text that are dropped
+	copy(ids[len(ids)-most:], around[:before]) // overwrites dropped tokens of the text
 	return ids[len(ids)-most:], nil
 }
 
-// idBytes is what a token of a prompt takes until the request is answered.
+// idBytes is the memory of a token of a prompt until the request is answered.
 const idBytes = 8
 
-// listBytes is what a prompt takes besides its ids.
+// listBytes is the memory of a prompt in addition to its ids.
 const listBytes = 64
 
-// encode reserves memory in the request's claim, for a long word while it is encoded and for the
-// ids until the end.
+// encode reserves memory in the request's claim: for a long word while it is encoded, and for the
+// ids until the request is answered.
 func (m *Model) encode(ctx context.Context, s string, o text.EncodeOptions) ([]int32, error) {
 	if m.Tokenizer == nil {
 		return nil, wire.Invalidf("prompt", "The model %s has no tokenizer: the prompt must be a list of token ids.", m.Name)
@@ -81,8 +82,8 @@ func (m *Model) encode(ctx context.Context, s string, o text.EncodeOptions) ([]i
 	return ids, claim.Keep(idBytes * len(ids))
 }
 
-// CheckIDs fails with a *wire.Error if a field has a list of more ids than the context. It looks at
-// the text of the request alone, so that a long list costs no memory.
+// CheckIDs returns a *wire.Error if a field has a list of more ids than the context. It only scans
+// the text of the request, so that a long list takes no memory.
 func (m *Model) CheckIDs(f *wire.Fields, field string) error {
 	if n := f.Count(field); n > m.Limit() {
 		return AsError(&text.TooManyTokensError{Max: m.Limit(), AtLeast: n}, field)
@@ -90,8 +91,8 @@ func (m *Model) CheckIDs(f *wire.Fields, field string) error {
 	return nil
 }
 
-// KeepIDs reserves the memory of prompts that the client sent as ids until the request of ctx is
-// answered.
+// KeepIDs reserves the memory of prompts that the client sent as ids. It is released when the
+// request of ctx is answered.
 func KeepIDs(ctx context.Context, lists [][]int32) error {
 	n := 0
 	for _, list := range lists {
@@ -100,19 +101,19 @@ func KeepIDs(ctx context.Context, lists [][]int32) error {
 	return wire.ClaimOf(ctx).Keep(n)
 }
 
-// A LengthCheck rejects texts that are certainly too long for the context before they are tokenized, by
-// their lengths in bytes, letters or words.
+// A LengthCheck rejects texts before they are tokenized if they are certainly too long for the
+// context. It uses their lengths in bytes, letters or words.
 type LengthCheck struct {
 	m     *Model
 	field string
 	least int
 }
 
-// shortPrompt is how many tokens are not worth a look.
+// shortPrompt is the number of tokens below which a check is not worth its time.
 const shortPrompt = 256
 
-// TextLimit returns the limit for texts of a body while it is read: beyond it a text is too long for one of
-// models. It is nil if a model accepts texts of any length.
+// TextLimit returns the limit of the texts of a body while it is read: a longer text is too long
+// for one of models. It is nil if a model accepts texts of any length.
 func TextLimit(models []*Model) *wire.TextLimit {
 	limit, most := &wire.TextLimit{}, 0
 	for _, m := range models {
@@ -132,11 +133,11 @@ func TextLimit(models []*Model) *wire.TextLimit {
 	return limit
 }
 
-// NewLengthCheck returns a check for the texts of one field, whose name is in its errors.
+// NewLengthCheck returns a check for the texts of one field. field is its name in errors.
 func (m *Model) NewLengthCheck(field string) *LengthCheck { return &LengthCheck{m: m, field: field} }
 
-// Add adds a text of the prompt. It fails with a *wire.Error once the texts have more tokens than
-// the context for certain.
+// Add adds a text of the prompt. It returns a *wire.Error once the texts certainly have more tokens
+// than the context.
 func (f *LengthCheck) Add(s string) error {
 	if f.m.Tokenizer == nil {
 		return nil

@@ -8,40 +8,41 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// A budget ends the reasoning of an answer after some tokens: it then allows no id but those of the marker
-// that ends reasoning. It limits nothing else, and tells the constraint of the content, if there is one, what
-// was chosen.
+// A budget ends the reasoning of an answer after a number of tokens: it then allows only the ids of
+// the marker that ends reasoning. It limits nothing else. It passes the chosen ids to the
+// constraint of the content, if there is one.
 type budget struct {
 	open, close []byte            // the markers
 	next        engine.Constraint // nil: none
 	decoder     *text.Decoder
 	encode      func(string) ([]int32, error)
-	closing     []int32 // the ids of the marker, or of what is missing of one that the model has begun
-	words       int     // of a mask
+	closing     []int32 // ids of the marker, or of its missing part if the model has started it
+	words       int     // length of a mask
 
 	state  reasoning
-	left   int    // tokens of reasoning that there may still be
-	late   int    // tokens since then, which end a character
+	left   int    // tokens of reasoning that are left
+	late   int    // tokens since then, which complete a character
 	forced int    // ids of closing that were chosen
-	tail   []byte // the end of the text, in which a marker may be
+	tail   []byte // end of the text, which may contain a part of a marker
 	mask   []uint64
 }
 
-// reasoning is where an answer is.
+// reasoning is the state of an answer.
 type reasoning uint8
 
 const (
-	undecided reasoning = iota // it may still begin with a marker
+	undecided reasoning = iota // it may still start with a marker
 	inside
 	closing // the marker is forced
 	over
 )
 
-// mostLate is how many tokens one character may have after its first.
+// mostLate is the maximum number of tokens of one character after its first.
 const mostLate = 3
 
-// reasoningFrame returns the markers of reasoning that the budget of r needs. Without a conversation the prompt's text says
-// whether the answer begins inside; a constraint then concerns the whole answer, which has no reasoning.
+// reasoningFrame returns the markers of reasoning for the budget of r. Without a conversation, the
+// prompt's text says whether the answer starts inside reasoning; if there is a constraint, it
+// applies to the whole answer, which then has no reasoning.
 func (m *Model) reasoningFrame(r *Request) (frame text.Frame, ok bool) {
 	if r.ReasoningBudget == nil || m.Chat == nil || m.Tokenizer == nil {
 		return frame, false
@@ -62,7 +63,7 @@ func (m *Model) reasoningFrame(r *Request) (frame text.Frame, ok bool) {
 	return frame, true
 }
 
-// budgeted returns the constraint of an answer to r with its budget, and next.
+// budgeted returns the constraint that enforces the budget of r and then next.
 func (m *Model) budgeted(r *Request, frame text.Frame, next engine.Constraint) engine.Constraint {
 	b := &budget{open: []byte(frame.Open), close: []byte(frame.Close), next: next, decoder: m.Tokenizer.NewDecoder(false), words: (m.Vocab() + 63) / 64, left: *r.ReasoningBudget}
 	if frame.Inside != "" {
@@ -106,7 +107,7 @@ func (b *budget) Accept(id int32) error {
 	}
 	switch b.state {
 	case undecided, inside:
-		piece, _, _ := b.decoder.Next(id) // after text that changes the decoder goes on
+		piece, _, _ := b.decoder.Next(id) // after text that changes, the decoder continues
 		b.tail = append(b.tail, piece...)
 		if b.state == undecided {
 			b.begin()
@@ -135,7 +136,7 @@ func (b *budget) keep(n int) {
 	}
 }
 
-// begin finds out whether the answer begins with reasoning.
+// begin determines whether the answer starts with reasoning.
 func (b *budget) begin() {
 	text := bytes.TrimLeft(b.tail, " \t\r\n")
 	switch {
@@ -156,7 +157,7 @@ func (b *budget) spend(n int) {
 	}
 }
 
-// complete forces only what is missing of a marker that the model has begun.
+// complete forces only the missing part of a marker that the model has started.
 func (b *budget) complete() {
 	for n := min(len(b.close)-1, len(b.tail)); n > 0; n-- {
 		if !bytes.HasSuffix(b.tail, b.close[:n]) {
