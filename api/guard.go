@@ -14,14 +14,15 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// open are the paths besides the page that neither compute nor reveal data. They need no key.
+// open has the paths, in addition to the page's, that neither compute nor reveal data. They need no
+// key.
 var open = map[string]bool{"/health": true, "/ready": true, "/metrics": true, "/version": true, documentPath: true}
 
-// guard lets requests pass that bring one of the keys, and holds those of named ones to their limits. Without keys
-// everyone may pass, as an admin. It notes on whose behalf each request comes.
+// guard accepts requests that have one of the keys, and applies the limits of named keys. Without
+// keys it accepts all requests, as an admin's. It stores the client in the request's context.
 type guard struct {
-	sums   [][sha256.Size]byte // of all keys that have no name
-	admins [][sha256.Size]byte // those of them that are admins'
+	sums   [][sha256.Size]byte // hashes of all unnamed keys
+	admins [][sha256.Size]byte // hashes of the admins' keys, which are also in sums
 	named  *keys.Set           // nil: none
 	fail   failure
 }
@@ -30,7 +31,7 @@ func newGuard(plain, admins []string, named *keys.Set, fail failure) *guard {
 	return &guard{sumsOf(slices.Concat(plain, admins)), sumsOf(admins), named, fail}
 }
 
-// sumsOf are the hashes of keys.
+// sumsOf returns the hashes of keys.
 func sumsOf(keys []string) [][sha256.Size]byte {
 	sums := make([][sha256.Size]byte, len(keys))
 	for i, k := range keys {
@@ -53,7 +54,7 @@ func (g *guard) protect(next http.Handler) http.Handler {
 		if g.named != nil {
 			if k := g.named.Find(given); k != nil {
 				client = k.Client()
-				if admin && !client.Admin { // by another key of the request
+				if admin && !client.Admin { // the request also has a key of an admin
 					both := *client
 					both.Admin = true
 					client = &both
@@ -83,10 +84,10 @@ func (g *guard) protect(next http.Handler) http.Handler {
 	})
 }
 
-// addressBits is how much of an IPv6 address tells clients apart: a subnet.
+// addressBits is the length of the prefix of an IPv6 address that identifies a client: a subnet.
 const addressBits = 64
 
-// addressOf is the client's address without the port.
+// addressOf returns the client's address without the port.
 func addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -104,8 +105,8 @@ func addressOf(r *http.Request) string {
 	return ip.String()
 }
 
-// bringsKey reports whether one of the given keys is known, and returns its hash. It takes the same time whatever
-// the keys are and whichever one fits.
+// bringsKey reports whether one of the given keys is known, and returns its hash. Its time depends
+// neither on the given keys nor on which one matches.
 func bringsKey(given []string, sums [][sha256.Size]byte) (owner string, ok bool) {
 	found := 0
 	var hash [sha256.Size]byte
@@ -120,7 +121,7 @@ func bringsKey(given []string, sums [][sha256.Size]byte) (owner string, ok bool)
 	return hex.EncodeToString(hash[:]), found == 1
 }
 
-// keysOf returns the keys that r brings.
+// keysOf returns the keys in the headers of r.
 func keysOf(r *http.Request) []string {
 	var keys []string
 	if scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {

@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/api/keys"
 )
 
-// keyCollector collects what API keys have used, by their names.
+// keyCollector collects the usage of API keys by name.
 type keyCollector struct{ keys *keys.Set }
 
 var (

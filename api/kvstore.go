@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// kvStoreCollector collects what the store of cached prefixes counts.
+// kvStoreCollector collects the counters of the store of cached prefixes.
 type kvStoreCollector struct{ store *dispatch.KVStore }
 
 var (

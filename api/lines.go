@@ -11,10 +11,10 @@ import (
 	"github.com/heftai/heft/internal/engine/holder"
 )
 
-// uploads is the path whose bodies go to disk as they come, when they are posted.
+// uploads is the path of uploads, whose bodies are written to disk as they arrive.
 const uploads = "/v1/files"
 
-// limit keeps requests within their memory. The bodies of uploads are not kept in memory.
+// limit enforces the memory of requests. The bodies of uploads are not kept in memory.
 func limit(requests *wire.Memory, errorsOf func(*http.Request) wire.ErrorWriter) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		others := requests.Limit(errorsOf)(next)
@@ -29,10 +29,10 @@ func limit(requests *wire.Memory, errorsOf func(*http.Request) wire.ErrorWriter)
 	}
 }
 
-// usualSlots is how many lines of batches run at once while no model is loaded that says how many it can.
+// usualSlots is the number of lines of batches that run at once while no model is loaded.
 const usualSlots = 16
 
-// slots is how many lines of batches run at once.
+// slots returns the number of lines of batches that run at once.
 func (s *service) slots() int {
 	for _, k := range s.models.Known() {
 		if k.Model != nil {
@@ -42,7 +42,8 @@ func (s *service) slots() int {
 	return usualSlots
 }
 
-// clientOf is on whose behalf the lines of an owner's batches run, with the limits that its key has now.
+// clientOf returns the client on whose behalf the lines of an owner's batches run, with the current
+// limits of its key.
 func (s *service) clientOf(owner string) (c *wire.Client, later bool, err error) {
 	if s.Keys != nil {
 		if k := s.Keys.Owner(owner); k != nil {

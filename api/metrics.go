@@ -15,9 +15,9 @@ import (
 	"github.com/heftai/heft/internal/engine/holder"
 )
 
-// metrics collects what /metrics shows of one model, under vLLM's names where vLLM has
-// one. It is the engine's Observer: histograms grow with what happens; counters and gauges
-// are read off the engine when they are asked for.
+// metrics collects the metrics of one model for /metrics. It uses vLLM's names if vLLM has the
+// metric. It is the engine's Observer: histograms are updated by events; counters and gauges are
+// read from the engine at each scrape.
 type metrics struct {
 	labels prometheus.Labels
 
@@ -30,7 +30,7 @@ type metrics struct {
 
 var _ engine.Observer = (*metrics)(nil)
 
-// Buckets in seconds: of a first token, of one token after another, and of a request.
+// Buckets in seconds: of the time to the first token, of the time between tokens, and of a request.
 var (
 	firstBuckets  = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
 	tokenBuckets  = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
@@ -39,7 +39,7 @@ var (
 	batchBuckets  = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
 )
 
-// countBuckets are 1, 2, 5, 10, … up to most.
+// countBuckets returns 1, 2, 5, 10, … up to most.
 func countBuckets(most int) []float64 {
 	var buckets []float64
 	for power := 1; ; power *= 10 {
@@ -52,8 +52,8 @@ func countBuckets(most int) []float64 {
 	}
 }
 
-// newMetrics returns the metrics of a model whose prompt and answer have at most maxTokens tokens
-// together, as its engine's Limit says.
+// newMetrics returns the metrics of a model. maxTokens is the Limit of its engine: the maximum
+// number of tokens of a prompt and its answer.
 func newMetrics(modelName string, maxTokens int) *metrics {
 	counts := countBuckets(max(maxTokens, 1))
 	m := &metrics{labels: labelsOf(modelName)}
@@ -79,7 +79,7 @@ func newMetrics(modelName string, maxTokens int) *metrics {
 	return m
 }
 
-// histograms are all of m.
+// histograms returns all histograms of m.
 func (m *metrics) histograms() []prometheus.Collector {
 	return []prometheus.Collector{m.firstToken, m.nextToken, m.total, m.queue, m.prefill, m.decode, m.inference, m.perToken,
 		m.iteration, m.promptLen, m.answersLen, m.n, m.maxTokens, m.longest, m.computed}
@@ -120,7 +120,8 @@ func (m *metrics) Finished(s engine.ChoiceStats) {
 	}
 }
 
-// metrics is GET /metrics, from a registry of its own. The histograms of a model stay when it is unloaded.
+// metrics serves GET /metrics from its own registry. The histograms of a model stay when it is
+// unloaded.
 func (s *service) metrics() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(&modelCollector{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -146,10 +147,11 @@ func (s *service) metrics() http.Handler {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
-// modelCollector collects what the models that are loaded count, and the state of all models.
+// modelCollector collects the counters of loaded models and the state of all models.
 type modelCollector struct{ *service }
 
-// Describe implements prometheus.Collector. It describes nothing, as models come and go.
+// Describe implements prometheus.Collector. It describes nothing, because the set of models
+// changes.
 func (c *modelCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -177,7 +179,7 @@ func (c *modelCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// labelsOf are the labels of all metrics of a model.
+// labelsOf returns the labels of all metrics of a model.
 func labelsOf(model string) prometheus.Labels {
 	return prometheus.Labels{"model_name": model, "engine": "0"}
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// requestID is the header that ties a client's log to ours.
+// requestID is the header that correlates a client's log with the server's.
 const requestID = "X-Request-Id"
 
-// identify gives each request an id: the client's own if it is a sane one.
+// identify gives each request an id. It keeps the client's own id if sane accepts it.
 func identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(requestID)
@@ -31,13 +31,13 @@ func identify(next http.Handler) http.Handler {
 	})
 }
 
-// sane ids are short and printable, and so can neither flood nor forge a log.
+// sane accepts short, printable ids. They can neither flood nor forge a log.
 func sane(id string) bool {
 	return id != "" && len(id) <= 128 && !strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
-// logAccess logs one line for each request at level info to a logger, nil for slog.Default(): never the query, a header
-// or the body, which may have keys and prompts.
+// logAccess logs one line for each request at level info; nil means slog.Default(). It never logs
+// the query, a header or the body, which may contain keys and prompts.
 func logAccess(to *slog.Logger) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -71,10 +71,10 @@ func logged(log *slog.Logger, next http.Handler, w http.ResponseWriter, r *http.
 	next.ServeHTTP(seen, r.WithContext(ctx))
 }
 
-// longestPath is longer than all paths that the server has, with names of models.
+// longestPath is longer than any valid path of the server, including names of models.
 const longestPath = 1 << 10
 
-// shortened is a path for the log. Clients may send paths of 64 KiB.
+// shortened cuts a path for the log. Clients may send paths of 64 KiB.
 func shortened(path string) string {
 	if len(path) <= longestPath {
 		return path
@@ -82,11 +82,11 @@ func shortened(path string) string {
 	return path[:longestPath] + "…"
 }
 
-// seconds rounds to microseconds.
+// seconds returns d in seconds, rounded to microseconds.
 func seconds(d time.Duration) float64 { return d.Round(time.Microsecond).Seconds() }
 
-// statusOf is the status that the client got. Without an answer it disconnected, or the connection
-// was cut.
+// statusOf returns the status that the client received. If there was no answer, the client
+// disconnected or the connection was cut.
 func statusOf(w middleware.WrapResponseWriter, r *http.Request) int {
 	switch {
 	case w.Status() != 0:
@@ -97,8 +97,8 @@ func statusOf(w middleware.WrapResponseWriter, r *http.Request) int {
 	return http.StatusOK
 }
 
-// recoverPanic answers a panic with an error object, or by cutting the connection where an
-// answer has begun.
+// recoverPanic answers a panic with an error object, or closes the connection if an answer has
+// already started.
 func recoverPanic(fail failure) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -121,7 +121,7 @@ func recoverPanic(fail failure) func(http.Handler) http.Handler {
 	}
 }
 
-// secure forbids browsers to guess types.
+// secure forbids browsers to guess content types.
 func secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")

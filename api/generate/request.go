@@ -12,60 +12,62 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// Request is a prompt and how it is to be continued. The zero value of each field but
-// Prompt is a valid choice.
+// A Request is a prompt with the options of its continuation. The zero value of each field except
+// Prompt is valid.
 type Request struct {
 	Prompt []int32
-	// Param is what the client calls the prompt, for errors: "prompt" or "messages".
-	// "" is "prompt".
+	// Param is the client's name of the prompt, for errors: "prompt" or "messages". "" means
+	// "prompt".
 	Param string
-	// Params says how tokens are chosen; Params.Stop are the client's own stop ids, to
-	// which the model's are added unless IgnoreEOS.
+	// Params say how tokens are chosen. Params.Stop has the client's own stop ids; the model's are
+	// added unless IgnoreEOS is set.
 	Params    Params
 	IgnoreEOS bool
-	// MaxTokens bounds the answer; negative: what the context holds. It is an error to
-	// ask for more than that, unless Trim.
+	// MaxTokens is the maximum number of tokens of the answer. A negative value means as many as
+	// fit into the context. A larger value than fits is an error, unless Trim is set.
 	MaxTokens int
 	Trim      bool
-	// Truncate is how many tokens of a conversation's prompt [Model.Converse] keeps, the last ones; 0 keeps all.
+	// Truncate is the number of tokens that [Model.Converse] keeps of a conversation's prompt,
+	// counted from its end; 0 keeps all.
 	Truncate int
-	N        int // choices; 0 means 1
+	N        int // number of choices; 0 means 1
 	Seed     uint64
-	// Salt separates cached prefixes: the request shares them only with requests of the same salt.
+	// Salt separates cached prefixes. The request shares them only with requests of the same salt.
 	Salt string
 
-	// Stop are strings before which the text ends, or with IncludeStop behind which.
+	// Stop has strings that end the text. The text ends before the string, or after it with
+	// IncludeStop.
 	Stop        []string
 	IncludeStop bool // also shows the text of an id that ended the answer
 	ShowSpecial bool // special tokens are part of the text
-	// Continues says that the text continues the prompt's text: a space between the
-	// two belongs to it. Without it, the text is a new one.
+	// Continues says that the text continues the prompt's text, so that a space between the two
+	// belongs to it. Otherwise the text starts anew.
 	Continues bool
-	// Parse, if set, parts the answer into reasoning, content and calls of tools, as the
-	// model's family writes them. Stop strings are then looked for in the content alone.
+	// Parse, if set, splits the answer into reasoning, content and tool calls, in the notation of
+	// the model's family. Stop strings then apply to the content only.
 	Parse *text.ParseOptions
-	// ReasoningBudget, if set, is how many tokens of reasoning there may be: behind them the marker that
-	// ends reasoning is forced. Without Parse the prompt's text tells whether the answer begins in reasoning, and a
-	// Constraint leaves none.
+	// ReasoningBudget, if set, is the maximum number of tokens of reasoning. After them the marker
+	// that ends reasoning is forced. Without Parse the prompt's text says whether the answer starts
+	// in reasoning; with a Constraint there is no reasoning then.
 	ReasoningBudget *int
-	// Constraint, if set, says what the content must be; see [Model.Constrain].
+	// Constraint, if set, restricts the content; see [Model.Constrain].
 	Constraint *Constraint
-	calls      *calls // that the answer must or may have; nil: any
+	calls      *calls // calls that the answer must or may have; nil: any
 	compiled   *constraint
 	custom     map[string]customTool // of the conversation
 
-	// Prediction is what the answer is expected to be, about; see [Model.EncodePrediction]. Where the answer follows it, it is
-	// generated faster. The answer does not depend on it.
+	// Prediction is the expected answer, approximately; see [Model.EncodePrediction]. Where the
+	// answer follows it, generation is faster. The answer does not depend on it.
 	Prediction []int32
 
-	LogProbs       bool // of generated tokens
-	PromptLogProbs bool // of the prompt's
-	TopLogProbs    int  // most likely ids reported with each generated token
-	TopPrompt      int  // most likely ids reported with each token of the prompt
+	LogProbs       bool // return those of generated tokens
+	PromptLogProbs bool // return those of the prompt's tokens
+	TopLogProbs    int  // number of most likely ids reported with each generated token
+	TopPrompt      int  // number of most likely ids reported with each token of the prompt
 }
 
-// EOS returns the ids that end the model's texts: those of generation_config.json, else those
-// of config.json and the tokenizer's own.
+// EOS returns the ids that end the model's texts. They come from generation_config.json or, if it
+// has none, from config.json and the tokenizer.
 func (m *Model) EOS() []int32 {
 	var ids []int32
 	seen := map[int]bool{}
@@ -94,9 +96,9 @@ func (m *Model) EOS() []int32 {
 	return ids
 }
 
-// Defaults returns how tokens are chosen if a request does not say: with OpenAI's defaults, replaced by
-// those fields of generation_config.json that vLLM takes. maxTokens is negative if only the context
-// limits an answer.
+// Defaults returns the parameters of requests that do not set them. They are OpenAI's defaults,
+// replaced by the fields of generation_config.json that vLLM also uses. maxTokens is negative if
+// only the context limits an answer.
 func (m *Model) Defaults() (params Params, maxTokens int) {
 	params, maxTokens = Params{Temperature: sample.Default().Temperature}, -1
 	g := m.Generation
@@ -121,7 +123,7 @@ func (m *Model) Defaults() (params Params, maxTokens int) {
 	return params, maxTokens
 }
 
-// Limit returns the most tokens that a prompt and its answer may have together.
+// Limit returns the maximum number of tokens of a prompt and its answer together.
 func (m *Model) Limit() int {
 	if m.engine == nil { // see Models.Read
 		return 0
@@ -129,11 +131,11 @@ func (m *Model) Limit() int {
 	return m.engine.Limit()
 }
 
-// promptBytes is what a token of a prompt that is read as text takes, with its id.
+// promptBytes is the memory of a token of a prompt that is decoded to text, with its id.
 const promptBytes = 12
 
-// Start submits a request. It ends when ctx does; the caller closes the Generation. Errors are of
-// type [*wire.Error].
+// Start submits a request. The request ends when ctx does. The caller must close the Generation.
+// Errors are of type [*wire.Error].
 func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 	if !r.Trim && r.MaxTokens > 0 && len(r.Prompt)+r.MaxTokens > m.Limit() {
 		return nil, tooLong(r.Param, len(r.Prompt), r.MaxTokens, m.Limit())
@@ -157,7 +159,7 @@ func (m *Model) Start(ctx context.Context, r Request) (*Generation, error) {
 			return nil, err
 		}
 	}
-	if r.ReasoningBudget != nil && r.Parse == nil { // whose prompt is read as text
+	if r.ReasoningBudget != nil && r.Parse == nil { // the prompt is decoded to text
 		if err := wire.ClaimOf(ctx).Work(promptBytes * len(r.Prompt)); err != nil {
 			return nil, err
 		}

@@ -15,17 +15,19 @@ import (
 // Delta is new output of one choice.
 type Delta struct {
 	Choice int
-	// Text is the text that is certain now. It may be empty although there are tokens, and it may
-	// have the text of earlier tokens.
+	// Text is the new text that no longer changes. It may be empty although there are tokens, and
+	// it may contain the text of earlier tokens.
 	Text   string
 	Tokens []Token
-	// Reasoning and Calls are the parts that are not content, if Request.Parse is set.
+	// Reasoning and Calls are the parts of the output that are not content, if Request.Parse is
+	// set.
 	Reasoning string
 	Calls     []Call
-	// Prompt is the prompt's tokens, if Request.PromptLogProbs is set: in the
-	// first delta of every choice. The first token has no log-probability.
+	// Prompt has the prompt's tokens, if Request.PromptLogProbs is set. It is in the first delta of
+	// every choice. The first token has no log-probability.
 	Prompt []Token
-	// Finish is set in a choice's last delta. StopString is the stop string that ended the choice, if one did.
+	// Finish is set in a choice's last delta. StopString is the stop string that ended the choice,
+	// or "".
 	Finish     Reason
 	StopString string
 }
@@ -36,21 +38,21 @@ type Token struct {
 	LogProb float32   // if requested
 	Rank    int32     // of a prompt's token, if requested: 1 for the most likely
 	Top     []LogProb // if requested, most likely first
-	Offset  int       // in code points, where its text begins in that of its choice or prompt
+	Offset  int       // in code points, where its text starts in that of its choice or prompt
 }
 
 // Usage counts tokens.
 type Usage struct {
 	Prompt     int
 	Completion int // of all choices
-	Cached     int // of the prompt, whose keys and values were cached
-	Reasoning  int // of Completion
-	// Tokens of Request.Prediction that were right, and those that were tried and wrong.
+	Cached     int // tokens of the prompt whose keys and values were cached
+	Reasoning  int // part of Completion
+	// Tokens of Request.Prediction that were right, and tokens that were tried and wrong.
 	AcceptedPrediction, RejectedPrediction int
 }
 
-// A Generation answers one [Request]. Its methods are for one goroutine, except Close, which ends it
-// early.
+// A Generation answers one [Request]. Its methods must be called from one goroutine, except Close,
+// which ends it early.
 type Generation struct {
 	model   *Model
 	request Request
@@ -60,8 +62,8 @@ type Generation struct {
 	usage   Usage
 	ready   []Delta // not yet returned
 
-	client *wire.Client // whose tokens these are
-	spent  atomic.Int64 // tokens of the answer that the client was not charged for yet
+	client *wire.Client // the client that the tokens are counted for
+	spent  atomic.Int64 // tokens of the answer that were not yet counted for the client
 }
 
 // choice is one answer to a request.
@@ -71,16 +73,16 @@ type choice struct {
 	stop      stopper
 	runes     int // decoded
 	generated int
-	minTokens int // before which no stop string is looked for
+	minTokens int // number of tokens before which stop strings are ignored
 	finished  bool
 
-	// Of answers that are parsed.
+	// The following fields are for answers that are parsed.
 	format *format
 	parser *text.Parser // or nil
-	unseen int          // tokens that have shown nothing yet
+	unseen int          // number of tokens that have shown no text yet
 	forced bool         // the answer is a call: it has no content
 	custom map[string]customTool
-	input  *inputReader // of the call that is open, if it is of a custom tool
+	input  *inputReader // of the open call, if it is of a custom tool
 }
 
 func newGeneration(m *Model, r Request, s *engine.Stream) *Generation {
@@ -105,11 +107,12 @@ func newGeneration(m *Model, r Request, s *engine.Stream) *Generation {
 	return run
 }
 
-// primed is how many ids of the prompt a decoder sees, where the text goes on from it.
+// primed is the number of the prompt's last ids that a decoder gets if the text continues the
+// prompt.
 const primed = 8
 
-// decoder decodes the answer's ids. Decoders that treat the beginning of a text in a way
-// of their own (dropping a space) are shown the end of the prompt.
+// decoder returns the decoder of the answer's ids. A decoder that treats the start of a text
+// specially, such as by dropping a space, first gets the end of the prompt.
 func (m *Model) decoder(r *Request, skipSpecial bool) *text.Decoder {
 	s := m.Tokenizer.NewDecoder(skipSpecial)
 	if !r.Continues {
@@ -120,14 +123,14 @@ func (m *Model) decoder(r *Request, skipSpecial bool) *text.Decoder {
 		_, ok, err := s.Next(id)
 		clean = err == nil && (ok || m.Tokenizer.IsSpecial(id))
 	}
-	if !clean { // the prompt ends in half a character
+	if !clean { // the prompt ends within a character
 		return m.Tokenizer.NewDecoder(skipSpecial)
 	}
 	return s
 }
 
-// Next waits for the next delta. It returns io.EOF when all choices have finished, or an
-// error of type *wire.Error; ctx's error, as it is, if that ends first.
+// Next waits for the next delta. It returns io.EOF when all choices have finished. If ctx ends
+// first, it returns ctx's error unchanged. Other errors are of type *wire.Error.
 func (r *Generation) Next(ctx context.Context) (Delta, error) {
 	for {
 		if len(r.ready) > 0 {
@@ -149,7 +152,7 @@ func (r *Generation) Next(ctx context.Context) (Delta, error) {
 	}
 }
 
-// Close cancels the request if it has not ended and frees its place.
+// Close cancels the request if it has not ended, and frees its place.
 func (r *Generation) Close() {
 	r.stream.Close()
 	if n := r.spent.Swap(0); n > 0 {
@@ -165,7 +168,7 @@ func (r *Generation) Usage() Usage {
 	return u
 }
 
-// take makes deltas of an event.
+// take converts an event to deltas.
 func (r *Generation) take(ev engine.Event) {
 	if ev.Prompt != nil {
 		prompt := r.promptTokens(ev.Prompt)
@@ -206,8 +209,8 @@ func (r *Generation) take(ev engine.Event) {
 	r.ready = append(r.ready, d)
 }
 
-// decode adds the text that an event's token makes certain to d and tells whether a stop
-// string ended it.
+// decode adds to d the text that the event's token completes. It reports whether a stop string
+// ended the text.
 func (r *Generation) decode(c *choice, ev engine.Event, d *Delta) bool {
 	hidden := ev.Finish == engine.FinishStop && !r.request.IncludeStop
 	if c.parser != nil && !r.request.ShowSpecial && c.format.hidden[ev.Token] {
@@ -216,7 +219,7 @@ func (r *Generation) decode(c *choice, ev engine.Event, d *Delta) bool {
 	if c.decode == nil || hidden {
 		return false
 	}
-	// A text that was already sent cannot be taken back: the stream goes on behind it.
+	// Text that was already sent cannot be withdrawn: the stream continues after it.
 	s, _, _ := c.decode.Next(ev.Token)
 	return c.add(d, s)
 }
@@ -236,8 +239,8 @@ func (c *choice) finish(d *Delta) bool {
 	return stopped
 }
 
-// rest ends the parser. Where a forced call was cut, text that it held back is markup of the call, which no
-// client can use.
+// rest ends the parser. If a forced call was cut, it drops the text that the parser held back,
+// which is markup of the call.
 func (c *choice) rest(d *Delta) []text.Event {
 	events := c.parser.Finish()
 	if c.forced && d.Finish == FinishLength {
@@ -246,7 +249,7 @@ func (c *choice) rest(d *Delta) []text.Event {
 	return events
 }
 
-// add takes decoded text.
+// add adds decoded text to d.
 func (c *choice) add(d *Delta, s string) bool {
 	if s == "" {
 		return false
@@ -270,7 +273,7 @@ func (c *choice) say(d *Delta, s string) bool {
 	return stopped
 }
 
-// promptTokens joins the prompt's ids with their log-probabilities and offsets.
+// promptTokens combines the prompt's ids with their log-probabilities and offsets.
 func (r *Generation) promptTokens(scores []engine.Scored) []Token {
 	out := make([]Token, len(scores))
 	var decode *text.Decoder

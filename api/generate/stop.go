@@ -3,15 +3,15 @@ package generate
 import "strings"
 
 // stopper ends a text that arrives in pieces before the first of its stop strings. It holds back
-// text that may be the beginning of a stop string.
+// text that may be the start of a stop string.
 type stopper struct {
 	stops   []string
-	include bool // the text ends behind the stop string
+	include bool // the text ends after the stop string
 	held    string
-	found   string // that has ended the text
+	found   string // the stop string that has ended the text
 }
 
-// add returns the text that is certain now, and whether a stop string has ended it.
+// add returns the text that no longer changes, and reports whether a stop string has ended it.
 func (s *stopper) add(text string) (out string, stopped bool) {
 	if len(s.stops) == 0 {
 		return text, false
@@ -40,7 +40,7 @@ func (s *stopper) flush() string {
 	return out
 }
 
-// open is the length of the longest end of text that a stop string begins with.
+// open returns the length of the longest suffix of text that is a prefix of a stop string.
 func (s *stopper) open(text string) int {
 	longest := 0
 	for _, stop := range s.stops {
@@ -53,7 +53,7 @@ func (s *stopper) open(text string) int {
 	return longest
 }
 
-// earliest finds the stop string that begins first in text, the shorter one of two; at is
+// earliest finds the stop string that starts first in text, and among several the shortest. at is
 // -1 if there is none.
 func earliest(text string, stops []string) (at int, stop string) {
 	at = -1

@@ -10,17 +10,18 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// TextOptions say how a Go program wants text generated. The zero value generates with the model's
-// own defaults until the model ends its text.
+// TextOptions are the options of text generation for Go programs. The zero value uses the model's
+// own defaults and generates until the model ends its text.
 type TextOptions struct {
-	// Params say how tokens are chosen; nil: the model's defaults (generation_config.json), which
-	// sample. &Params{} always chooses the likeliest token.
+	// Params say how tokens are chosen. nil means the model's defaults (generation_config.json),
+	// which sample. &Params{} always chooses the most likely token.
 	Params *Params
-	// MaxTokens is the most tokens to generate; 0: what generation_config.json says, else what the context holds.
+	// MaxTokens is the maximum number of generated tokens. 0 means the value of
+	// generation_config.json, or as many as fit into the context.
 	MaxTokens int
 	Stop      []string // the text ends before the first of them
 	Seed      uint64   // of the random choices: the same seed gives the same text
-	// Constraint, if set, says what the text must be, such as a JSON document that satisfies a
+	// Constraint, if set, restricts the text, for example to a JSON document that satisfies a
 	// schema.
 	Constraint *Constraint
 }
@@ -36,8 +37,8 @@ func (m *Model) request(o TextOptions) Request {
 	return Request{Param: "prompt", Params: params, MaxTokens: most, Trim: true, Stop: o.Stop, Seed: o.Seed, Constraint: o.Constraint}
 }
 
-// Complete returns the text that follows prompt. It may be called from many goroutines at once:
-// their passes through the model are shared. Errors are of type *wire.Error, or ctx's.
+// Complete returns the text that follows prompt. It is safe for concurrent use; concurrent calls
+// share passes through the model. Errors are of type *wire.Error, or ctx's error.
 func (m *Model) Complete(ctx context.Context, prompt string, o TextOptions) (string, error) {
 	var b strings.Builder
 	for piece, err := range m.Stream(ctx, prompt, o) {
@@ -49,8 +50,8 @@ func (m *Model) Complete(ctx context.Context, prompt string, o TextOptions) (str
 	return b.String(), nil
 }
 
-// Stream yields the text that follows prompt, piece by piece as it is generated. A piece never ends
-// within a character. An error is the last that it yields. The request ends with the loop.
+// Stream yields the text that follows prompt in pieces as it is generated. A piece never ends
+// within a character. If there is an error, it is the last value. The request ends with the loop.
 func (m *Model) Stream(ctx context.Context, prompt string, o TextOptions) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		ids, err := m.EncodePrompt(ctx, prompt, true)
@@ -68,9 +69,9 @@ func (m *Model) Stream(ctx context.Context, prompt string, o TextOptions) iter.S
 	}
 }
 
-// Reply returns the next message of a conversation: its content, reasoning and tool calls. To continue
-// with a tool loop, append the message and a [text.ToolResult] for each call and call Reply again.
-// Reply sets c.AddGenerationPrompt unless c continues its last message.
+// Reply returns the next message of a conversation: its content, reasoning and tool calls. For a
+// tool loop, append the message and a [text.ToolResult] for each call, and call Reply again. Reply
+// sets c.AddGenerationPrompt unless c continues its last message.
 func (m *Model) Reply(ctx context.Context, c text.Conversation, o TextOptions) (text.Message, error) {
 	message := text.Message{Role: "assistant"}
 	for d, err := range m.StreamReply(ctx, c, o) {
@@ -93,7 +94,7 @@ func (m *Model) Reply(ctx context.Context, c text.Conversation, o TextOptions) (
 	return message, nil
 }
 
-// StreamReply is [Model.Reply] piece by piece. A delta has text, reasoning or parts of tool calls.
+// StreamReply is [Model.Reply] in pieces. A delta has text, reasoning or parts of tool calls.
 func (m *Model) StreamReply(ctx context.Context, c text.Conversation, o TextOptions) iter.Seq2[Delta, error] {
 	return func(yield func(Delta, error) bool) {
 		c.AddGenerationPrompt = c.ContinueFinalMessage == ""
@@ -106,7 +107,7 @@ func (m *Model) StreamReply(ctx context.Context, c text.Conversation, o TextOpti
 	}
 }
 
-// deltas yields what a request makes.
+// deltas yields the deltas of a request.
 func (m *Model) deltas(ctx context.Context, r Request) iter.Seq2[Delta, error] {
 	return func(yield func(Delta, error) bool) {
 		run, err := m.Start(ctx, r)

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// TokenText returns the text of one id by itself and its bytes. bytes is nil if they are unknown or
-// there is no tokenizer. Bytes that are not UTF-8, a part of a character, are written as escapes
-// (\xe2\x80); whole is false then. Without a tokenizer the text is "token_id:N".
+// TokenText returns the text of one id by itself, and its bytes. bytes is nil if they are unknown
+// or there is no tokenizer. Bytes that are not UTF-8, because they are a part of a character, are
+// written as escapes (\xe2\x80); whole is then false. Without a tokenizer the text is "token_id:N".
 func (m *Model) TokenText(id int32) (text string, bytes []byte, whole bool) {
 	if m.Tokenizer == nil {
 		return "token_id:" + strconv.Itoa(int(id)), nil, true

@@ -1,5 +1,7 @@
-// Package keys reads API keys from a file, with a name and limits for each, and holds clients to them.
+// Package keys reads API keys from a file, with a name and limits for each, and enforces the
+// limits.
 //
-// A [Set] finds the key that a request brings. [Key.Enter] admits the request or says when to retry. The file is read
-// again when it changes ([Set.Watch]) or on demand ([Set.Reload]); what keys have used up is kept by name.
+// A [Set] finds the key of a request. [Key.Enter] admits the request or says when to retry. The
+// file is read again when it changes ([Set.Watch]) or on demand ([Set.Reload]). The usage of a key
+// is kept by its name.
 package keys

@@ -12,11 +12,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// An entry is one key of the file, a list in YAML. No limit is 0.
+// An entry is one key of the file, which is a YAML list. A limit of 0 means none.
 type entry struct {
 	Name     string   `yaml:"name"`
 	Key      string   `yaml:"key"`
-	SHA256   string   `yaml:"sha256"` // of the key in hex, instead of the key
+	SHA256   string   `yaml:"sha256"` // hash of the key in hex, instead of the key
 	Parallel int      `yaml:"max_concurrent_requests"`
 	Requests int      `yaml:"requests_per_minute"`
 	Tokens   int      `yaml:"tokens_per_minute"`
@@ -24,14 +24,14 @@ type entry struct {
 	Admin    bool     `yaml:"admin"`
 }
 
-// Bounds of a file.
+// Limits of a file.
 const (
 	maxKeys  = 100000
 	maxName  = 64
 	maxLimit = 1_000_000_000
 )
 
-// parse reads the entries of a file. Errors name the entry, never its key.
+// parse reads the entries of a file. Errors name the entry, but never contain its key.
 func parse(b []byte) ([]entry, error) {
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
@@ -64,7 +64,7 @@ func parse(b []byte) ([]entry, error) {
 	return list, nil
 }
 
-// withoutValues drops the values that errors of YAML quote, as they may be keys.
+// withoutValues removes the values that YAML's errors quote, because they may be keys.
 func withoutValues(err error) error {
 	var wrong *yaml.TypeError
 	if !errors.As(err, &wrong) {
@@ -113,11 +113,11 @@ func (e *entry) check() error {
 
 func unprintable(c rune) bool { return c <= ' ' || c > '~' }
 
-// sum is the hash by which the key is found.
+// sum returns the hash by which the key is found.
 func (e *entry) sum() (sum [sha256.Size]byte) {
 	if e.SHA256 == "" {
 		return sha256.Sum256([]byte(e.Key))
 	}
-	b, _ := hex.DecodeString(e.SHA256) // checked
+	b, _ := hex.DecodeString(e.SHA256) // already checked
 	return [sha256.Size]byte(b)
 }

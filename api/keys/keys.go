@@ -17,18 +17,18 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// A Set is the keys of a file. Its methods may be called from any goroutine.
+// A Set holds the keys of a file. It is safe for concurrent use.
 type Set struct {
 	path string
 	now  func() time.Time
 
 	mu    sync.RWMutex
 	keys  []*Key
-	usage map[string]*usage // by name; of names that left the file, too, so that they come back as they were
+	usage map[string]*usage // by name; names that left the file are kept, so that they keep their usage if they come back
 	seen  reload.Version
 }
 
-// A Key is one key of a Set. It keeps the limits that the file had when the Key was found.
+// A Key is one key of a Set. Its limits are those of the file when the Key was found.
 type Key struct {
 	sum    [sha256.Size]byte
 	limits entry
@@ -36,16 +36,16 @@ type Key struct {
 	client wire.Client
 }
 
-// maxFile bounds a file in bytes.
+// maxFile is the maximum size of a file in bytes.
 const maxFile = 64 << 20
 
-// Open reads a file of keys. It fails if an entry is wrong; the error has no key.
+// Open reads a file of keys. It fails if an entry is invalid. The error contains no key.
 func Open(path string) (*Set, error) {
 	s := &Set{path: path, now: time.Now, usage: map[string]*usage{}}
 	return s, s.Reload()
 }
 
-// Reload reads the file again. If it fails, the keys stay as they were.
+// Reload reads the file again. If it fails, the keys do not change.
 func (s *Set) Reload() error {
 	f, err := os.Open(s.path)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Set) Reload() error {
 	return nil
 }
 
-// key makes the key of an entry. The caller holds mu.
+// key returns the key of an entry. The caller holds mu.
 func (s *Set) key(e entry) *Key {
 	u := s.usage[e.Name]
 	if u == nil {
@@ -91,12 +91,14 @@ func (s *Set) key(e entry) *Key {
 	return k
 }
 
-// Watch reloads the file when it changes, until ctx ends. It looks every period and logs what happened.
+// Watch reloads the file when it changes, until ctx ends. It checks after each period and logs the
+// result.
 func (s *Set) Watch(ctx context.Context, period time.Duration) {
 	reload.Watch(ctx, period, s.changed, s.ReloadAndLog)
 }
 
-// changed reports whether the file is another than at the last Reload. A missing file has not changed.
+// changed reports whether the file has changed since the last Reload. A missing file has not
+// changed.
 func (s *Set) changed() bool {
 	info, err := os.Stat(s.path)
 	if err != nil {
@@ -123,7 +125,8 @@ func (s *Set) Len() int {
 	return len(s.keys)
 }
 
-// Find returns the key with one of the given texts, or nil. It takes the same time whichever key fits.
+// Find returns the key with one of the given texts, or nil. Its time does not depend on which key
+// matches.
 func (s *Set) Find(given []string) *Key {
 	s.mu.RLock()
 	keys := s.keys
@@ -140,7 +143,7 @@ func (s *Set) Find(given []string) *Key {
 	return found
 }
 
-// Owner returns the key whose client has an id, or nil.
+// Owner returns the key whose client has the given id, or nil.
 func (s *Set) Owner(id string) *Key {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -152,10 +155,10 @@ func (s *Set) Owner(id string) *Key {
 	return nil
 }
 
-// Client returns the client whose requests bring the key.
+// Client returns the client of the key's requests.
 func (k *Key) Client() *wire.Client { return &k.client }
 
-// Usage is what a key has used since the start.
+// Usage is the usage of a key since the start.
 type Usage struct {
 	Name                     string
 	Running                  int
@@ -163,7 +166,7 @@ type Usage struct {
 	PromptTokens, Completion int64
 }
 
-// Usage lists what the keys have used, by name.
+// Usage returns the usage of all keys, sorted by name.
 func (s *Set) Usage() (list []Usage) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// usage is what a key has used. It outlives a reload of the file.
+// usage is the usage of a key. It survives reloads of the file.
 type usage struct {
 	now func() time.Time
 
@@ -20,14 +20,15 @@ type usage struct {
 	prompt, completion int64
 }
 
-// A bucket holds what may be used now. It fills up in a minute; what is used beyond it is a debt.
+// A bucket is a token bucket that fills in a minute. Its level may be negative: usage beyond the
+// limit is a debt.
 type bucket struct {
-	size  float64 // 0: no limit
+	size  float64 // per minute; 0: no limit
 	level float64
 	at    time.Time
 }
 
-// limit sets the size. A bucket keeps the share that it holds.
+// limit sets the size. The level of a bucket stays, but is at most the new size.
 func (b *bucket) limit(size int, now time.Time) {
 	b.fill(now)
 	switch {
@@ -46,7 +47,7 @@ func (b *bucket) fill(now time.Time) {
 	b.at = now
 }
 
-// wait is how long it takes until the bucket holds n. It is 0 if there is no limit.
+// wait returns the time until the bucket holds n. It is 0 if there is no limit.
 func (b *bucket) wait(n float64, now time.Time) time.Duration {
 	if b.size == 0 {
 		return 0
@@ -67,12 +68,14 @@ func (u *usage) limit(e *entry) {
 	u.tokens.limit(e.Tokens, u.now())
 }
 
-// busy is the Retry-After of a key whose requests all run: nothing says when one ends.
+// busy is the Retry-After of a key with the maximum number of running requests. It is not known
+// when one of them ends.
 const busy = time.Second
 
-// Enter admits a request of the key. The caller calls leave when it has been answered. The error is of kind
-// wire.RateLimited and says when to retry. Tokens are counted as they are computed, so a request is admitted while
-// any are left, and those that it uses beyond are taken from the next minute.
+// Enter admits a request of the key. The caller must call leave when the request has been answered.
+// Errors are of kind wire.RateLimited and say when to retry. Tokens are counted as they are
+// computed: a request is admitted while any are left, and its excess reduces the tokens of the next
+// minute.
 func (k *Key) Enter() (leave func(), err error) {
 	u, e := k.usage, &k.limits
 	u.mu.Lock()
@@ -102,7 +105,7 @@ func (k *Key) Enter() (leave func(), err error) {
 	}), nil
 }
 
-// HasTokens reports whether the key has tokens left in this minute.
+// HasTokens reports whether the key may use tokens now.
 func (k *Key) HasTokens() bool {
 	k.usage.mu.Lock()
 	defer k.usage.mu.Unlock()

@@ -13,16 +13,16 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// An answer is a message that is made. It is for one goroutine.
+// An answer is a message that is being generated. It is for use by one goroutine.
 type answer struct {
 	*request
 	builder *builder
 	runs    *generate.Generations
-	memory  *generate.AnswerMemory // nil for a stream, which keeps nothing
-	called  bool                   // a call is whole
+	memory  *generate.AnswerMemory // nil for a stream, which collects nothing
+	called  bool                   // a call is complete
 }
 
-// answer generates the message that answers q and sends it, at once or as events.
+// answer generates the answer to q and sends it, at once or as events.
 func (s *Server) answer(ctx context.Context, w http.ResponseWriter, q *request) error {
 	runs, err := q.model.StartAll(ctx, []generate.Request{q.Request})
 	if err != nil {
@@ -47,13 +47,13 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, q *request) 
 			return inputError(err)
 		}
 	}
-	_ = a.builder.end() // nothing is sent
+	_ = a.builder.end() // without a stream it sends nothing
 	wire.RecordTokens(ctx, len(q.Prompt), r.Usage.Output)
 	wire.WriteJSON(w, http.StatusOK, r)
 	return nil
 }
 
-// stream sends the message as events. An error is one of them.
+// stream sends the message as events. An error is sent as an event.
 func (a *answer) stream(ctx context.Context, out *wire.Events, s *Server) error {
 	a.builder.out = out
 	out.Announce(a.model.Loading)
@@ -78,7 +78,7 @@ func (a *answer) stream(ctx context.Context, out *wire.Events, s *Server) error 
 	return wire.ErrGone
 }
 
-// take adds a part to the message. Pieces of the call that is open come before a text.
+// take adds a delta to the message. Pieces of the open call come before text.
 func (a *answer) take(p generate.PromptDelta) error {
 	if a.memory != nil {
 		if err := a.memory.Take(&p, false); err != nil {
@@ -126,7 +126,7 @@ func (a *answer) call(c *generate.Call) error {
 	return nil
 }
 
-// finish notes why the message ended, and its tokens.
+// finish stores why the message ended, and its token counts.
 func (a *answer) finish(p *generate.PromptDelta) {
 	reason := "end_turn"
 	r := a.builder.reply

@@ -30,10 +30,11 @@ type reply struct {
 	Usage        usage    `json:"usage"`
 }
 
-// usage counts tokens. Those of the prompt are in Input, or in CacheRead.
+// usage counts tokens. Tokens of the prompt are counted in Input, or in CacheRead if they were
+// cached.
 type usage struct {
 	Input         int `json:"input_tokens"`
-	CacheCreation int `json:"cache_creation_input_tokens"` // always 0: it costs nothing here
+	CacheCreation int `json:"cache_creation_input_tokens"` // always 0: caching has no cost
 	CacheRead     int `json:"cache_read_input_tokens"`
 	Output        int `json:"output_tokens"`
 }
@@ -75,14 +76,14 @@ func (b *block) Samples() []any {
 	return []any{&block{kind: typeText}, &block{kind: typeThinking}, &block{kind: typeToolUse, input: json.RawMessage("{}")}}
 }
 
-// encode is the JSON of v, without escapes for HTML.
+// encode returns the JSON of v without HTML escapes.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	err := wire.Encode(&b, v)
 	return b.Bytes(), err
 }
 
-// delta is new content of a block, with one of the texts.
+// delta is new content of a block. One of its texts is set.
 type delta struct {
 	Type      string  `json:"type"`
 	Text      *string `json:"text,omitzero"`
@@ -124,21 +125,21 @@ type (
 	}
 )
 
-// A builder makes content blocks of what the model says: as events if it has a stream, else in the reply. It is
-// for one goroutine.
+// A builder makes content blocks of the model's output. It sends them as events if it has a stream,
+// and otherwise adds them to the reply. It is for use by one goroutine.
 type builder struct {
 	reply *reply
-	out   *wire.Events // nil without a stream
-	// hidden: thinking has a signature, but no text.
+	out   *wire.Events // nil if there is no stream
+	// hidden means that thinking has a signature, but no text.
 	hidden bool
 
 	open  *block // nil: none
-	index int    // of the block that is open, or of the next one
+	index int    // of the open block, or of the next one
 	text  strings.Builder
 	sum   hash.Hash // of the thinking
 }
 
-// send sends an event, if there is a stream.
+// send sends an event if there is a stream.
 func (b *builder) send(name string, event any) error {
 	if b.out == nil {
 		return nil
@@ -154,7 +155,7 @@ func (b *builder) begin() error {
 	return b.send("ping", &plainEvent{"ping"})
 }
 
-// start opens a block, after it has closed the one before.
+// start closes the open block and opens a new one.
 func (b *builder) start(n *block) error {
 	if err := b.stop(); err != nil {
 		return err
@@ -173,7 +174,7 @@ func (b *builder) start(n *block) error {
 	return b.send("content_block_start", &blockStart{"content_block_start", b.index, n})
 }
 
-// say adds text to a block of a type, which it opens if need be.
+// say adds text to a block of a type. It opens one if necessary.
 func (b *builder) say(kind, words string) error {
 	if words == "" {
 		return nil
@@ -205,7 +206,7 @@ func (b *builder) say(kind, words string) error {
 	return b.send("content_block_delta", &blockDelta{"content_block_delta", b.index, d})
 }
 
-// stop closes the block that is open, if there is one.
+// stop closes the open block, if there is one.
 func (b *builder) stop() error {
 	n := b.open
 	if n == nil {
@@ -221,7 +222,7 @@ func (b *builder) stop() error {
 			return err
 		}
 	case typeToolUse:
-		if input := b.text.String(); json.Valid([]byte(input)) { // else the call was cut
+		if input := b.text.String(); json.Valid([]byte(input)) { // otherwise the call was cut
 			n.input = json.RawMessage(input)
 		}
 	}
@@ -229,8 +230,8 @@ func (b *builder) stop() error {
 	return b.send("content_block_stop", &blockStop{"content_block_stop", b.index - 1})
 }
 
-// sign is the signature of thinking, by which its text can be told. It proves nothing to the server, which takes
-// thinking with any signature.
+// sign returns the signature of thinking, which is derived from its text. The server does not check
+// it: it accepts thinking with any signature.
 func sign(sum hash.Hash) string {
 	return "heft1:" + base64.StdEncoding.EncodeToString(sum.Sum(nil))
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// maxMessages is how many messages a request may have, as with Anthropic.
+// maxMessages is the maximum number of messages of a request, the same as Anthropic's.
 const maxMessages = 100000
 
-// A transcript makes the conversation of a request's messages. Each role's messages that follow one another are
-// one message; a tool's result is one of its own.
+// A transcript converts a request's messages to a conversation. Consecutive messages of one role
+// become one message. A tool's result becomes a message of its own.
 type transcript struct {
 	*request
 	messages []text.Message
@@ -62,7 +62,7 @@ func decodeConversation(f *wire.Fields, q *request) {
 	f.Work(renderCopies * t.bytes)
 }
 
-// message reads one message.
+// message decodes one message.
 func (t *transcript) message(in *wire.Fields) {
 	var role string
 	required(in, "role", &role)
@@ -80,14 +80,15 @@ func (t *transcript) message(in *wire.Fields) {
 		m := t.last("assistant")
 		t.blocks(in, "content", func(words string) { m.Content = joined(m.Content, words) }, func(b *wire.Fields, kind string) { t.ofModel(m, b, kind) })
 	case "system":
-		m := t.last("developer") // which goes where the template has a place for it
+		m := t.last("developer") // templates have a place for it
 		t.blocks(in, "content", func(words string) { m.Content = joined(m.Content, words) }, func(b *wire.Fields, kind string) { t.unsupported(b, kind, `"text"`) })
 	default:
 		in.Fail("role", "Invalid value for {}: %q; expected \"user\", \"assistant\" or \"system\".", short(role))
 	}
 }
 
-// blocks reads a text or a list of content blocks. It calls say with texts and block with other blocks.
+// blocks decodes a text or a list of content blocks. It calls say with texts and block with other
+// blocks.
 func (t *transcript) blocks(in *wire.Fields, name string, say func(words string), block func(in *wire.Fields, kind string)) {
 	raw, ok := in.Raw(name)
 	if !ok {
@@ -113,10 +114,11 @@ func (t *transcript) blocks(in *wire.Fields, name string, say func(words string)
 	})
 }
 
-// notice notes a cache_control. Caching changes no answer, only how usage is shown.
+// notice records whether a request has a cache_control. It does not change the answer, only the
+// form of usage.
 func (q *request) notice(in *wire.Fields) { q.cached = q.cached || in.Has("cache_control") }
 
-// text reads the text of a block.
+// text decodes the text of a block.
 func (t *transcript) text(in *wire.Fields, name string) (words string) {
 	if !in.Has(name) {
 		in.Fail(name, "Missing required parameter: {}.")
@@ -126,13 +128,13 @@ func (t *transcript) text(in *wire.Fields, name string) (words string) {
 	return words
 }
 
-// count checks that the conversation may fit the context with a further text.
+// count checks that the conversation with a further text may fit into the context.
 func (t *transcript) count(in *wire.Fields, words string) {
 	in.FailWith(t.fit.Add(words))
 	t.bytes += len(words)
 }
 
-// last is the last message if it is of the role, or a new one.
+// last returns the last message if it has the given role, and otherwise a new one.
 func (t *transcript) last(role string) *text.Message {
 	if n := len(t.messages); n > 0 && t.messages[n-1].Role == role {
 		return &t.messages[n-1]
@@ -168,7 +170,7 @@ func (t *transcript) result(in *wire.Fields) {
 	delete(t.open, id)
 	t.blocks(in, "content", func(part string) { words = joined(words, part) }, func(part *wire.Fields, kind string) { t.unsupported(part, kind, `"text"`) })
 	failed := false
-	if in.Bool("is_error", &failed); failed { // templates know no such mark
+	if in.Bool("is_error", &failed); failed { // templates have no variable for it
 		words = "Error: " + words
 	}
 	t.messages = append(t.messages, text.ToolResult(text.ToolCall{ID: id, Name: name}, words))
@@ -179,7 +181,7 @@ func (t *transcript) ofModel(m *text.Message, in *wire.Fields, kind string) {
 	switch kind {
 	case "thinking":
 		m.Reasoning = joined(m.Reasoning, t.text(in, "thinking"))
-	case "redacted_thinking": // of another service; it cannot be read
+	case "redacted_thinking": // encrypted by another service; it cannot be read
 	case "tool_use":
 		call := text.ToolCall{Arguments: "{}"}
 		required(in, "id", &call.ID)
@@ -198,7 +200,7 @@ func (t *transcript) ofModel(m *text.Message, in *wire.Fields, kind string) {
 	}
 }
 
-// unsupported rejects a block; known are the types that it may have.
+// unsupported rejects a block. known lists the supported types.
 func (t *transcript) unsupported(in *wire.Fields, kind, known string) {
 	switch kind {
 	case "image", "document", "file", "container_upload":

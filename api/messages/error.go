@@ -16,16 +16,17 @@ type errorObject struct {
 	Details *errorDetails `json:"details,omitempty"`
 }
 
-// errorDetails are for clients that recover from an error.
+// errorDetails help clients to recover from an error.
 type errorDetails struct {
 	Code string `json:"error_code"`
 }
 
-// errLostThread is the cause of the error with which a client sends its whole conversation again: the server keeps no
-// threads of messages.
+// errLostThread is the cause of an error after which a client sends its whole conversation again.
+// The server does not store threads of messages.
 var errLostThread = errors.New("messages: the thread is not stored")
 
-// refuseThread fails if a request continues a thread of messages, of which it has the last messages only.
+// refuseThread rejects a request that continues a thread of messages and contains only the last
+// ones.
 func refuseThread(f *wire.Fields) {
 	thread, ok := f.Object("thread")
 	if !ok {
@@ -37,17 +38,18 @@ func refuseThread(f *wire.Fields) {
 	}
 }
 
-// errorBody is the body of an answer, or an event, that carries an error.
+// errorBody is the body of a response or an event with an error.
 type errorBody struct {
 	Type      string      `json:"type"`
 	Error     errorObject `json:"error"`
 	RequestID *string     `json:"request_id"`
 }
 
-// statusOverloaded is Anthropic's status of a server that is full.
+// statusOverloaded is Anthropic's status for an overloaded server.
 const statusOverloaded = 529
 
-// types are Anthropic's types of errors by kind; the rest are invalid_request_error or, from 500 on, api_error.
+// types maps kinds of errors to Anthropic's types. Other kinds are invalid_request_error or, from
+// status 500 on, api_error.
 var types = map[wire.Kind]string{
 	wire.NoModel:      "not_found_error",
 	wire.NoRoute:      "not_found_error",
@@ -81,7 +83,7 @@ func newErrorBody(e *wire.Error, h http.Header) errorBody {
 	return body
 }
 
-// message is what went wrong, with the field in front if the message does not name it.
+// message returns the message of e. It starts with the field if the message does not name it.
 func message(e *wire.Error) string {
 	if e.Field == "" || strings.Contains(e.Message, "'"+e.Field+"'") {
 		return e.Message
@@ -89,20 +91,22 @@ func message(e *wire.Error) string {
 	return "'" + e.Field + "': " + e.Message
 }
 
-// The header with the request's id, as the middleware and as Anthropic's clients call it.
+// The header with the request's id, under the name that the middleware uses and the one that
+// Anthropic's clients read.
 const (
 	serverID = "X-Request-Id"
 	clientID = "Request-Id"
 )
 
-// nameRequest shows the request's id to Anthropic's clients.
+// nameRequest copies the request's id to the header that Anthropic's clients read.
 func nameRequest(w http.ResponseWriter) {
 	if id := w.Header().Get(serverID); id != "" {
 		w.Header().Set(clientID, id)
 	}
 }
 
-// WriteError is the wire.ErrorWriter of this dialect. It logs errors that the operator must act on.
+// WriteError is the wire.ErrorWriter of this dialect. It logs errors that need the operator's
+// attention.
 func WriteError(w http.ResponseWriter, err error) {
 	e := generate.AsError(err, "")
 	wire.PrepareError(w, e, err)
@@ -114,14 +118,15 @@ func WriteError(w http.ResponseWriter, err error) {
 	wire.WriteJSON(w, status, newErrorBody(e, w.Header()))
 }
 
-// respond answers with what went wrong, if anything did and the client does not know yet.
+// respond writes err, if it is not nil and the client has not been told of it yet.
 func respond(w http.ResponseWriter, err error) {
 	if err != nil && !errors.Is(err, wire.ErrGone) {
 		WriteError(w, err)
 	}
 }
 
-// inputError gives errors about the tools of chat completions the names of this API.
+// inputError renames the fields in errors about tools from those of chat completions to those of
+// this API.
 func inputError(err error) error {
 	var own *wire.Error
 	if err == nil || !errors.As(err, &own) {

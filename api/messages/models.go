@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// modelList is the answer of GET /v1/models.
+// modelList is the response of GET /v1/models.
 type modelList struct {
 	Data  []modelCard `json:"data"`
 	More  bool        `json:"has_more"`
@@ -18,7 +18,7 @@ type modelList struct {
 	Last  *string     `json:"last_id"`
 }
 
-// modelCard is the answer of GET /v1/models/{id}.
+// modelCard is the response of GET /v1/models/{id}.
 type modelCard struct {
 	Type    string `json:"type"` // model
 	ID      string `json:"id"`
@@ -33,7 +33,7 @@ func card(k *generate.Known) modelCard {
 // Bounds of the limit of a list of models.
 const usualModels, mostModels = 20, 1000
 
-// ListModels is GET /v1/models: a page of the models behind after_id, or before before_id.
+// ListModels serves GET /v1/models: a page of the models after after_id, or before before_id.
 func (s *Server) ListModels(w http.ResponseWriter, r *http.Request) {
 	nameRequest(w)
 	page := modelList{Data: []modelCard{}}
@@ -58,8 +58,8 @@ func (s *Server) ListModels(w http.ResponseWriter, r *http.Request) {
 	wire.WriteJSON(w, http.StatusOK, page)
 }
 
-// between returns at most limit models: the first ones behind the id after, or the last ones before the id before. It
-// reports whether there are more in that direction.
+// between returns at most limit models: the first ones after the id after, or the last ones before
+// the id before. It reports whether there are more in that direction.
 func between(f *wire.Fields, list []generate.Known, after, before string, limit int) ([]generate.Known, bool) {
 	at := func(field, id string) int {
 		i := slices.IndexFunc(list, func(k generate.Known) bool { return k.Name == id })
@@ -81,7 +81,8 @@ func between(f *wire.Fields, list []generate.Known, after, before string, limit 
 	return list[:min(limit, len(list))], len(list) > limit
 }
 
-// Model is GET /v1/models/{id}, where the route's "*" is the id: it may have slashes, escaped or not.
+// Model serves GET /v1/models/{id}. The route's "*" is the id, which may contain slashes, escaped
+// or not.
 func (s *Server) Model(w http.ResponseWriter, r *http.Request) {
 	nameRequest(w)
 	id := r.PathValue("*")

@@ -18,14 +18,16 @@ type request struct {
 	model        *generate.Model
 	conversation generate.Conversation
 	stream       bool
-	cached       bool // usage shows tokens of the cache apart, as a cache_control asks for
+	cached       bool // usage counts cached tokens separately, because the request has a cache_control
 	hidden       bool // thinking is not shown
 }
 
-// renderCopies is how often the text of a conversation is in memory while it is rendered and encoded.
+// renderCopies is the number of copies of a conversation's text that are in memory while it is
+// rendered and encoded.
 const renderCopies = 4
 
-// decode reads a request. Without answered, the answer's length may be missing. Errors are of type *wire.Error.
+// decode decodes a request. If answered is false, max_tokens may be missing. Errors are of type
+// *wire.Error.
 func decode(ctx context.Context, f *wire.Fields, m *generate.Model, answered bool) (*request, error) {
 	q := &request{model: m}
 	foreign.Refuse(f, foreign.Messages)
@@ -42,11 +44,11 @@ func decode(ctx context.Context, f *wire.Fields, m *generate.Model, answered boo
 	if err := inputError(m.Converse(ctx, q.conversation, &q.Request)); err != nil {
 		return nil, err
 	}
-	q.conversation.Messages, q.conversation.Tools = nil, nil // they are in the prompt
+	q.conversation.Messages, q.conversation.Tools = nil, nil // the prompt contains them
 	return q, inputError(m.Constrain(ctx, &q.Request))
 }
 
-// decodeSampling reads how tokens are chosen and where the answer ends.
+// decodeSampling reads the sampling parameters and the stop conditions.
 func (q *request) decodeSampling(f *wire.Fields, answered bool) {
 	settings.DecodeSampling(f, q.model, &q.Request)
 	q.Param, q.Trim = "messages", true
@@ -71,12 +73,12 @@ func (q *request) decodeSampling(f *wire.Fields, answered bool) {
 	q.Stop = append(q.Stop, list...)
 }
 
-// decodeOutput reads the form of the answer and how much effort it is worth.
+// decodeOutput reads the format of the answer and the effort.
 func (q *request) decodeOutput(f *wire.Fields) {
 	effort := ""
 	if o, ok := f.Object("output_config"); ok {
 		if o.String("effort", &effort); effort == "max" || effort == "xhigh" {
-			effort = "high" // templates know no more
+			effort = "high" // templates have no higher value
 		}
 		q.decodeFormat(o, "format")
 	}
@@ -105,8 +107,8 @@ func (q *request) decodeFormat(in *wire.Fields, name string) {
 	q.Constraint = &generate.Constraint{Field: o.Path("schema"), Schema: slices.Clone(schema)}
 }
 
-// decodeThinking reads whether and for how many tokens the model reasons. Templates of hybrid models know
-// whether as a variable.
+// decodeThinking reads whether the model reasons, and the budget of tokens. Templates of hybrid
+// models get the former as a variable.
 func (q *request) decodeThinking(f *wire.Fields, answered bool) {
 	o, ok := f.Object("thinking")
 	if !ok {
@@ -146,7 +148,7 @@ func (q *request) decodeThinking(f *wire.Fields, answered bool) {
 	}
 }
 
-// short is the beginning of a text of the client, for errors.
+// short returns the start of a client's text, for errors.
 func short(s string) string {
 	const most = 64
 	if len(s) > most {

@@ -9,18 +9,18 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// A Server answers for a list of models. Its methods are safe for concurrent use.
+// A Server serves the Messages API for a list of models. It is safe for concurrent use.
 type Server struct {
 	models    *generate.Models
 	keepAlive time.Duration
 }
 
-// New serves models.
+// New returns a server of models.
 func New(models *generate.Models) *Server {
 	return &Server{models: models, keepAlive: wire.KeepAlive}
 }
 
-// Create is POST /v1/messages.
+// Create serves POST /v1/messages.
 func (s *Server) Create(w http.ResponseWriter, r *http.Request) {
 	nameRequest(w)
 	var q *request
@@ -34,7 +34,7 @@ func (s *Server) Create(w http.ResponseWriter, r *http.Request) {
 	respond(w, err)
 }
 
-// CountTokens is POST /v1/messages/count_tokens: it counts the tokens of a request's prompt.
+// CountTokens serves POST /v1/messages/count_tokens. It counts the tokens of a request's prompt.
 func (s *Server) CountTokens(w http.ResponseWriter, r *http.Request) {
 	nameRequest(w)
 	var count tokenCount

@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// decodeTools reads the tools and which of them the model must call.
+// decodeTools reads the tools and tool_choice.
 func decodeTools(f *wire.Fields, q *request) {
 	c := &q.conversation
 	f.Objects("tools", "a list of tools", func(_ int, in *wire.Fields) bool {
@@ -30,7 +30,8 @@ func decodeTools(f *wire.Fields, q *request) {
 	decodeChoice(f, c)
 }
 
-// decodeTool reads a tool of the client. Tools that a service would run for it are rejected by name.
+// decodeTool reads a client's tool. It rejects tools that the service itself would have to run; the
+// error names the tool.
 func decodeTool(in *wire.Fields) (t text.Tool, strict bool) {
 	kind := "custom"
 	if in.String("type", &kind); kind != "custom" {
@@ -48,9 +49,9 @@ func decodeTool(in *wire.Fields) (t text.Tool, strict bool) {
 	return t, strict
 }
 
-// whyNot says why a kind of tool that Anthropic defines is not supported.
+// whyNot returns why a tool that Anthropic defines is not supported.
 func whyNot(kind string) string {
-	for _, name := range []string{"bash_", "computer_", "memory_", "text_editor_"} { // which the client runs
+	for _, name := range []string{"bash_", "computer_", "memory_", "text_editor_"} { // the client runs these tools
 		if strings.HasPrefix(kind, name) {
 			return "only models that were trained with it know its input"
 		}

@@ -2,15 +2,15 @@ package messages
 
 import "github.com/heftai/heft/api/wire"
 
-// ErrorType is a value of the type of errors, for the document of the API.
+// ErrorType returns a value of the type of errors, for the API description.
 func ErrorType() any { return errorBody{} }
 
-// tokenCount is the answer of POST /v1/messages/count_tokens.
+// tokenCount is the response of POST /v1/messages/count_tokens.
 type tokenCount struct {
 	Tokens int `json:"input_tokens"`
 }
 
-// Types are the types of this package's endpoints, by method and path.
+// Types returns the types of this package's endpoints by method and path.
 func Types() map[string]wire.Types {
 	return map[string]wire.Types{
 		"GET /v1/models":   {Answer: modelList{}, Reads: wire.ReadsQuery}, // with the header anthropic-version

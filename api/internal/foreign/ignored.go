@@ -9,8 +9,8 @@ const (
 	noMedia   = "It is about images, audio and video, which the model does not read."
 )
 
-// ignored are fields of other servers that change no answer. No code reads them: a request may
-// have them with any value.
+// ignored are fields of other servers that do not change the answer. No code reads them: a request
+// may set them to any value.
 var ignored = []row{
 	{on: both | Embeddings | Tokenize, names: "user metadata safety_identifier", known: "OpenAI", why: labels},
 	{on: both, names: "store", known: "OpenAI", why: schedules},

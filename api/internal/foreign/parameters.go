@@ -1,7 +1,8 @@
-// Package foreign knows the fields that other servers' requests have, in two tables. The unsupported
-// ones change the answer there, and this server does not have them: a request that sets one is a 400,
-// since an answer without it would be silently wrong. The ignored ones change no answer: they tune,
-// place or label a request. docs/parameters.md shows both tables; a test keeps them equal.
+// Package foreign has two tables of fields that other servers accept in requests. Unsupported
+// fields change the answer there, and this server does not implement them. A request that sets one
+// returns 400, because an answer without it would be silently wrong. Ignored fields do not change
+// the answer: they tune, place or label a request. docs/parameters.md shows both tables; a test
+// compares them.
 //
 // Fields that are in neither table and that no endpoint reads are ignored too.
 package foreign
@@ -12,12 +13,12 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// A row of the tables has fields that have a reason in common.
+// A row has fields that share a reason.
 type row struct {
 	on    Endpoints
 	names string // of the fields, separated by spaces
-	known string // servers that have them
-	// why is a sentence: what to use instead, or why the field changes no answer.
+	known string // servers that have the fields
+	// why is a sentence: what to use instead, or why the fields do not change the answer.
 	why  string
 	off  []string // see wire.Unsupported
 	with string   // see wire.Unsupported, separated by spaces
@@ -38,13 +39,13 @@ const (
 	Messages
 
 	both  = Completions | Chat
-	texts = both | Responses | Messages // all that generate text
+	texts = both | Responses | Messages // all endpoints that generate text
 	all   = texts | Embeddings | Tokenize
 )
 
-// Values that ask for nothing. null always does.
+// Values that request nothing. null never requests anything.
 var (
-	never    = []string{} // but null
+	never    = []string{} // only null
 	off0     = []string{"0", "false"}
 	off1     = []string{"1"}
 	off01    = []string{"0", "1"}
@@ -52,7 +53,7 @@ var (
 	onFlag   = []string{"true"}
 )
 
-// unsupportedIn is what each endpoint refuses.
+// unsupportedIn has the unsupported fields of each endpoint.
 var unsupportedIn = func() map[Endpoints][]wire.Unsupported {
 	lists := map[Endpoints][]wire.Unsupported{}
 	for _, on := range []Endpoints{Completions, Chat, Embeddings, Tokenize, Detokenize, Responses, Template, Messages} {
@@ -68,6 +69,6 @@ var unsupportedIn = func() map[Endpoints][]wire.Unsupported {
 	return lists
 }()
 
-// Refuse fails with the first field of a request to one endpoint that is unsupported and asks for
-// something. The error is kept in f.
+// Refuse rejects a request to an endpoint if it sets an unsupported field. The error names the
+// first such field and is kept in f.
 func Refuse(f *wire.Fields, on Endpoints) { f.Refuse(unsupportedIn[on]) }

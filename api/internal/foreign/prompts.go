@@ -1,6 +1,6 @@
 package foreign
 
-// foreignPrompts change what the model reads.
+// foreignPrompts change the text that the model gets.
 var foreignPrompts = []row{
 	{Completions, "suffix input_prefix input_suffix input_extra", "OpenAI, llama.cpp", "the model only continues.", nil, ""},
 	{Completions, "message chat_history preamble", "Cohere", useChat, nil, ""},
@@ -38,7 +38,7 @@ var foreignConversations = []row{
 	{Chat, "continue_", "text-generation-webui", "use continue_final_message.", nil, ""},
 }
 
-// foreignServices are what hosted services do beside a model.
+// foreignServices belong to services that hosted APIs offer in addition to a model.
 var foreignServices = []row{
 	{texts, "web_search_options search_parameters enable_search search_options search_settings", "OpenAI, xAI, DashScope, Groq", "the server does not search the web.", append([]string{"false"}, never...), ""},
 	{texts, "search_mode search_domain_filter search_recency_filter", "Perplexity", "the server does not search the web.", nil, ""},
@@ -56,7 +56,8 @@ var foreignServices = []row{
 	{texts, "kv_transfer_params ec_transfer_params bootstrap_host bootstrap_port bootstrap_room", "vLLM, SGLang", "prompts and answers are computed by the same server.", nil, ""},
 }
 
-// foreignResponses are those of responses that other endpoints read or have another advice for.
+// foreignResponses are fields of the Responses API that other endpoints read, or that have another
+// advice there.
 var foreignResponses = []row{
 	{Responses, "response_format json_schema format structured_outputs guided_json guided_regex guided_choice guided_grammar guided_whitespace_pattern structural_tag",
 		"OpenAI, vLLM, llama.cpp", useTextFormat, []string{"false", `""`, "[]", "{}", `{"type":"text"}`}, ""},
@@ -84,7 +85,8 @@ var foreignResponses = []row{
 	{Responses, "conversation session_params", "OpenAI, SGLang", "the server keeps no conversations; use previous_response_id.", nil, ""},
 }
 
-// foreignMessages are those of messages that other endpoints read or have another advice for.
+// foreignMessages are fields of the Messages API that other endpoints read, or that have another
+// advice there.
 var foreignMessages = []row{
 	{Messages, "response_format json_schema format structured_outputs guided_json guided_regex guided_choice guided_grammar guided_whitespace_pattern structural_tag",
 		"OpenAI, vLLM, llama.cpp", useOutputFormat, []string{"false", `""`, "[]", "{}", `{"type":"text"}`}, ""},
@@ -108,7 +110,7 @@ var foreignMessages = []row{
 	{Messages, "stream_options", "OpenAI", "a stream always has its usage.", []string{"{}", `{"include_usage":true}`}, ""},
 }
 
-// foreignEmbeddings are those of embeddings alone.
+// foreignEmbeddings are fields of embeddings only.
 var foreignEmbeddings = []row{
 	{Embeddings, "normalize embd_normalize use_activation", "TEI, llama.cpp, vLLM", "the model's own files say whether embeddings are normalised.", never, ""},
 	{Embeddings, "pooling_type pooling", "llama.cpp", "the model's own files say how states are pooled.", never, ""},
@@ -123,7 +125,7 @@ var foreignEmbeddings = []row{
 	{Embeddings, "images image", "Cohere, SGLang", textOnly, nil, ""},
 }
 
-// foreignTokens are those of /tokenize and /detokenize alone.
+// foreignTokens are fields of /tokenize and /detokenize only.
 var foreignTokens = []row{
 	{Tokenize, "content text input inputs", "llama.cpp, TGI, SGLang", "use prompt.", nil, ""},
 	{Tokenize, "with_pieces", "llama.cpp", "use return_token_strs.", nil, ""},

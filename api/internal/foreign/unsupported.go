@@ -32,7 +32,7 @@ const (
 	useReasoning    = "use reasoning.effort, or chat_template_kwargs as the chat template has them."
 )
 
-// foreignConstraints constrain what the answer may be.
+// foreignConstraints restrict the answer.
 var foreignConstraints = []row{
 	{both, "guided_whitespace_pattern structural_tag", "vLLM, SGLang", "use structured_outputs.", nil, ""},
 	{both, "regex ebnf", "SGLang", "use structured_outputs.", nil, ""},
@@ -87,7 +87,7 @@ var foreignSamplers = []row{
 	{texts, "ban_eos_token bypass_eos", "text-generation-webui, KoboldCpp", "use ignore_eos.", nil, ""},
 }
 
-// foreignPenalties penalise tokens that the text has already.
+// foreignPenalties penalise tokens that the text already contains.
 var foreignPenalties = []row{
 	{texts, "repeat_penalty rep_pen", "llama.cpp, LM Studio, KoboldCpp", usePenalty, off01, ""},
 	{texts, "encoder_repetition_penalty", "text-generation-webui", usePenalty, off01, ""},
@@ -100,7 +100,7 @@ var foreignPenalties = []row{
 	{texts, "penalize_nl", "llama.cpp, Ollama", useBias, off0, ""},
 }
 
-// foreignLimits bound prompts and answers.
+// foreignLimits limit prompts and answers.
 var foreignLimits = []row{
 	{both, "n_predict num_predict max_new_tokens max_output_tokens max_length max_gen_len", "llama.cpp, Ollama, TGI, OpenAI, KoboldCpp", useMaxTokens, never, ""},
 	{Completions, "max_completion_tokens", "OpenAI", useMaxTokens, never, ""},
@@ -121,7 +121,7 @@ var foreignLimits = []row{
 	{texts, "rope_frequency_base rope_frequency_scale", "Ollama", "the model's own files say how positions are encoded.", never, ""},
 }
 
-// foreignAnswers change what an answer shows.
+// foreignAnswers change the fields of an answer.
 var foreignAnswers = []row{
 	{Responses | Messages, "prompt_logprobs", "vLLM", "use prompt_logprobs of /v1/completions or /v1/chat/completions.", []string{"false"}, ""},
 	{both, "n_probs top_n_tokens return_logprob top_logprobs_num post_sampling_probs", "llama.cpp, TGI, SGLang", "use logprobs.", off0, ""},

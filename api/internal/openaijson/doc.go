@@ -1,3 +1,4 @@
-// Package openaijson writes the JSON objects that all of OpenAI's endpoints share: errors, tokens with
-// their log-probabilities, and the forms of tools. The dialects openai and responses, and the endpoints of files and batches, use it.
+// Package openaijson writes the JSON objects that all of OpenAI's endpoints share: errors, tokens
+// with their log-probabilities, and tools. It is used by the dialects openai and responses and by
+// the endpoints of files and batches.
 package openaijson

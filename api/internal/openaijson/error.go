@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// errorObject is OpenAI's error object. Param and Code are null where they are empty.
+// errorObject is OpenAI's error object. Param and Code are null if they are empty.
 type errorObject struct {
 	Message string  `json:"message"`
 	Type    string  `json:"type"`
@@ -15,12 +15,12 @@ type errorObject struct {
 	Code    *string `json:"code"`
 }
 
-// ErrorBody is the body of an answer, or an event, that carries an error.
+// ErrorBody is the body of a response or an event with an error.
 type ErrorBody struct {
 	Error errorObject `json:"error"`
 }
 
-// codes are OpenAI's codes of the kinds of errors.
+// codes maps kinds of errors to OpenAI's codes.
 var codes = map[wire.Kind]string{
 	wire.TooLong:      "context_length_exceeded",
 	wire.NoModel:      "model_not_found",
@@ -40,7 +40,7 @@ var codes = map[wire.Kind]string{
 	wire.NoPrevious:   "previous_response_not_found",
 }
 
-// NewErrorBody renders e in OpenAI's shape.
+// NewErrorBody returns e in OpenAI's form.
 func NewErrorBody(e *wire.Error) ErrorBody {
 	kind := "invalid_request_error"
 	if e.Kind.Status() >= http.StatusInternalServerError {
@@ -59,7 +59,8 @@ func orNull(s string) *string {
 	return &s
 }
 
-// WriteError is the wire.ErrorWriter of OpenAI's endpoints. It logs errors that the operator must act on.
+// WriteError is the wire.ErrorWriter of OpenAI's endpoints. It logs errors that need the operator's
+// attention.
 func WriteError(w http.ResponseWriter, err error) {
 	e := generate.AsError(err, "")
 	wire.PrepareError(w, e, err)

@@ -7,10 +7,11 @@ import (
 	"github.com/heftai/heft/api/generate"
 )
 
-// minLogProb stands for minus infinity, which JSON has no number for.
+// minLogProb replaces minus infinity, which JSON cannot represent.
 const minLogProb = -9999
 
-// Finite returns a log-probability that JSON can write: NaN and minus infinity become -9999.
+// Finite returns a log-probability that JSON can represent: it replaces NaN and minus infinity by
+// -9999.
 func Finite(p float32) float32 {
 	if p < minLogProb || math.IsNaN(float64(p)) {
 		return minLogProb
@@ -18,14 +19,14 @@ func Finite(p float32) float32 {
 	return p
 }
 
-// TokenNames names the tokens of Model: by their text, or as "token_id:N" if IDs is set.
+// TokenNames names the tokens of Model by their text, or as "token_id:N" if IDs is set.
 type TokenNames struct {
 	Model *generate.Model
 	IDs   bool
 }
 
-// Name returns a token's name and its bytes. whole reports whether the name is valid text by itself; a token
-// may also be a part of a character.
+// Name returns a token's name and its bytes. whole reports whether the token is valid text by
+// itself, and not a part of a character.
 func (n TokenNames) Name(id int32) (name string, bytes []byte, whole bool) {
 	name, bytes, whole = n.Model.TokenText(id)
 	if n.IDs {
@@ -34,7 +35,7 @@ func (n TokenNames) Name(id int32) (name string, bytes []byte, whole bool) {
 	return name, bytes, whole
 }
 
-// Token is a generated token with its log-probability, and the likeliest tokens at its place.
+// Token is a generated token with its log-probability and the most likely tokens at its position.
 type Token struct {
 	tokenLogProb
 	Top []tokenLogProb `json:"top_logprobs"`
@@ -46,7 +47,7 @@ type tokenLogProb struct {
 	Bytes   []int   `json:"bytes"`
 }
 
-// NewToken returns t with the names of n.
+// NewToken converts t, and names its tokens with n.
 func NewToken(n TokenNames, t *generate.Token) Token {
 	c := Token{tokenLogProb: newTokenLogProb(n, generate.LogProb{ID: t.ID, LogProb: t.LogProb}), Top: make([]tokenLogProb, len(t.Top))}
 	for k, p := range t.Top {

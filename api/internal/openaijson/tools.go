@@ -2,8 +2,8 @@ package openaijson
 
 import "github.com/heftai/heft/api/internal/schema"
 
-// A ChatTool has the form of a tool in a request of chat completions, for the description of the API: the tool is in an object
-// that is called like its type.
+// A ChatTool describes the form of a tool in a request of chat completions. The tool is in an
+// object whose name is the tool's type.
 type ChatTool struct{}
 
 // Samples implements schema.Sampler.
@@ -23,7 +23,7 @@ func (ChatTool) Samples() []any {
 	}
 }
 
-// A Tool has the form of a tool in a request of the Responses API.
+// A Tool describes the form of a tool in a request of the Responses API.
 type Tool struct{}
 
 // Samples implements schema.Sampler.
@@ -34,7 +34,7 @@ func (Tool) Samples() []any {
 		Tools []tool `json:"tools"`
 	}{}}, schema.Like{Value: struct {
 		Type   string `json:"type" enum:"web_search"`
-		Access bool   `json:"external_web_access"` // false, else the request is a 400
+		Access bool   `json:"external_web_access"` // must be false: true returns 400
 	}{}})
 }
 
@@ -71,7 +71,7 @@ type anyText struct {
 	Type string `json:"type" enum:"text"`
 }
 
-// grammar is what the texts for a custom tool match.
+// grammar restricts the texts for a custom tool.
 type grammar struct {
 	Syntax     string `json:"syntax" enum:"lark,regex"`
 	Definition string `json:"definition"`
@@ -86,8 +86,8 @@ func (format) Samples() []any {
 	}{}}}
 }
 
-// chatFormat has the form of a format in chat completions: syntax and definition are in an inner grammar or, as some clients
-// send them, in the format itself.
+// chatFormat describes the form of a format in chat completions. Syntax and definition are in an
+// inner grammar or, as some clients send them, in the format itself.
 type chatFormat struct{}
 
 func (chatFormat) Samples() []any {

@@ -1,6 +1,6 @@
-// Package reload finds out when files change that a running server reads again, such as certificates
-// and API keys. A [Version] tells two contents of a file apart; [Watch] looks for changes periodically. The
-// package does not read the files.
+// Package reload detects changes of files that a running server reads again, such as certificates
+// and API keys. A [Version] identifies the contents of a file; [Watch] checks for changes
+// periodically. The package does not read the files.
 package reload
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Version tells contents of a file apart, by the size of the file and the time of its last change.
+// A Version identifies the contents of a file by its size and the time of its last change.
 type Version struct {
 	changed time.Time
 	size    int64
@@ -18,7 +18,8 @@ type Version struct {
 // VersionOf returns the version of a file.
 func VersionOf(info fs.FileInfo) Version { return Version{info.ModTime(), info.Size()} }
 
-// Watch calls changed every period, and reload if it returns true, until ctx ends.
+// Watch calls changed after each period, and calls reload if changed returns true. It returns when
+// ctx ends.
 func Watch(ctx context.Context, period time.Duration, changed func() bool, reload func()) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()

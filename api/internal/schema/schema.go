@@ -1,5 +1,6 @@
-// Package schema describes values of JSON as JSON Schema 2020-12, which OpenAPI 3.1 uses. Of makes the schema of a Go type by
-// reflection, with the field names of its json tags, and the values of a string that a tag such as `enum:"a,b"` lists.
+// Package schema describes JSON values as JSON Schema 2020-12, which OpenAPI 3.1 uses. Of makes the
+// schema of a Go type by reflection. It uses the names of json tags, and the values of strings from
+// tags such as `enum:"a,b"`.
 package schema
 
 import (
@@ -13,7 +14,7 @@ import (
 // A Schema is a JSON Schema. The zero value allows every value.
 type Schema struct {
 	Type       Types              `json:"type,omitempty"`
-	Enum       []string           `json:"enum,omitempty"` // nil allows all
+	Enum       []string           `json:"enum,omitempty"` // nil allows all values
 	Format     string             `json:"format,omitempty"`
 	Properties map[string]*Schema `json:"properties,omitempty"`
 	Required   []string           `json:"required,omitempty"`
@@ -24,10 +25,10 @@ type Schema struct {
 	Maximum    *float64           `json:"maximum,omitempty"`
 }
 
-// Types are the types that a value may have; none are all.
+// Types are the types that a value may have. An empty list allows all types.
 type Types []string
 
-// MarshalJSON writes one type as a string.
+// MarshalJSON writes a single type as a string.
 func (t Types) MarshalJSON() ([]byte, error) {
 	if len(t) == 1 {
 		return json.Marshal(t[0])
@@ -38,7 +39,8 @@ func (t Types) MarshalJSON() ([]byte, error) {
 // Object returns the schema of an object without known properties.
 func Object() *Schema { return &Schema{Type: Types{"object"}} }
 
-// Property returns the schema of a property. The first call for a name adds one that allows every value.
+// Property returns the schema of a property. The first call for a name adds a schema that allows
+// every value.
 func (s *Schema) Property(name string) *Schema {
 	if s.Properties == nil {
 		s.Properties = map[string]*Schema{}
@@ -57,10 +59,10 @@ func (s *Schema) Require(name string) {
 	}
 }
 
-// OrNull returns s with null as a further value.
+// OrNull makes s also allow null, and returns s.
 func (s *Schema) OrNull() *Schema {
 	switch {
-	case len(s.Type) == 0 && s.AnyOf == nil || slices.Contains(s.Type, "null"): // null is allowed already
+	case len(s.Type) == 0 && s.AnyOf == nil || slices.Contains(s.Type, "null"): // null is already allowed
 	case s.AnyOf != nil:
 		s.AnyOf = append(s.AnyOf, &Schema{Type: Types{"null"}})
 	default:
@@ -69,11 +71,11 @@ func (s *Schema) OrNull() *Schema {
 	return s
 }
 
-// A Sampler is a type with a MarshalJSON of its own. Samples returns values of it, one of each form that its JSON has, with no
-// empty lists.
+// A Sampler is a type with its own MarshalJSON. Samples returns values of it, one for each form of
+// its JSON, without empty lists.
 type Sampler interface{ Samples() []any }
 
-// AnyOf is in place of a value that has the type of any of its elements.
+// AnyOf describes a value that has the type of any of its elements.
 type AnyOf []any
 
 // Samples implements Sampler.
@@ -84,10 +86,10 @@ func (a AnyOf) Samples() (samples []any) {
 	return samples
 }
 
-// Like is a sample that stands for all values of a Go type.
+// Like is a sample for all values of a Go type.
 type Like struct{ Value any }
 
-// Of returns the schema of v's type. An interface without a value allows everything.
+// Of returns the schema of v's type. A nil interface allows every value.
 func Of(v any) *Schema {
 	if v == nil {
 		return &Schema{}
@@ -104,7 +106,8 @@ var (
 	writerType  = reflect.TypeFor[json.Marshaler]()
 )
 
-// of returns the schema of t, which is inside the types of outer: a type within itself allows every value.
+// of returns the schema of t. outer has the types that contain t: a type that contains itself
+// allows every value.
 func of(t reflect.Type, outer []reflect.Type) *Schema {
 	if slices.Contains(outer, t) {
 		return &Schema{}
@@ -175,7 +178,7 @@ func (s *Schema) addFields(t reflect.Type, outer []reflect.Type) {
 	}
 }
 
-// ofSamples returns a schema that has the form of each sample.
+// ofSamples returns a schema that allows the form of each sample.
 func ofSamples(samples []any) *Schema {
 	s := &Schema{}
 	for _, v := range samples {
@@ -185,14 +188,15 @@ func ofSamples(samples []any) *Schema {
 		}
 		var plain any
 		if b, err := json.Marshal(v); err != nil || json.Unmarshal(b, &plain) != nil {
-			continue // the sample has no form, which a test of the document shows
+			continue // the sample does not marshal; a test of the document reports it
 		}
 		s.AnyOf = append(s.AnyOf, ofValue(plain))
 	}
 	return s
 }
 
-// ofValue returns the schema of a value of JSON and others of its form. null stands for every value.
+// ofValue returns a schema that allows a JSON value and others of the same form. null allows every
+// value.
 func ofValue(v any) *Schema {
 	switch v := v.(type) {
 	case bool:

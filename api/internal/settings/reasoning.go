@@ -2,15 +2,16 @@ package settings
 
 import "github.com/heftai/heft/api/wire"
 
-// budgetNames are the names of vLLM, llama.cpp, DashScope and NIM for a budget of reasoning.
+// budgetNames are the names of a budget of reasoning in vLLM, llama.cpp, DashScope and NIM.
 var budgetNames = []string{"thinking_token_budget", "thinking_budget_tokens", "thinking_budget", "reasoning_budget", "reasoning_budget_tokens", "max_thinking_tokens"}
 
-// ThinkingVariables are what families of chat templates call the variable that says whether the model reasons.
+// ThinkingVariables are the variables of chat templates that turn reasoning on or off.
 var ThinkingVariables = []string{"enable_thinking", "thinking"}
 
-// DecodeReasoningBudget reads how many tokens of reasoning there may be, under the names that servers have for it, as
-// max_tokens of OpenRouter's object reasoning, or as budget_tokens of the object thinking. These may be nil. It returns nil for any
-// number; different values are an error.
+// DecodeReasoningBudget reads the maximum number of tokens of reasoning. It reads the names that
+// servers use for it, max_tokens of OpenRouter's object reasoning, and budget_tokens of the object
+// thinking. These objects may be nil. It returns nil if there is no limit. Different values are an
+// error.
 func DecodeReasoningBudget(f, reasoning, thinking *wire.Fields) *int {
 	first, budget := "", -1
 	read := func(in *wire.Fields, name string) {

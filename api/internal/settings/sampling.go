@@ -14,11 +14,11 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// MaxStops is how many stop strings a request may have.
+// MaxStops is the maximum number of stop strings of a request.
 const MaxStops = 64
 
-// DecodeSampling reads the fields that say how tokens are chosen and where the text ends into r. m gives
-// the defaults; a seed that the request does not have is random.
+// DecodeSampling reads the sampling parameters and the stop conditions into r. The defaults are
+// those of m. Without a seed in the request the seed is random.
 func DecodeSampling(f *wire.Fields, m *generate.Model, r *generate.Request) {
 	r.N, r.Seed = 1, rand.Uint64()
 	r.Params, r.MaxTokens = m.Defaults()
@@ -56,14 +56,14 @@ func decodeParams(f *wire.Fields, p *generate.Params) {
 	f.Number("repetition_penalty", &p.RepetitionPenalty, 0, 100)
 	f.Integer("min_tokens", &p.MinTokens, 0, math.MaxInt32)
 	if _, given := f.Raw("top_p"); given && p.TopP == 0 {
-		p.TopP, p.TopK = 1, 1 // the best alone
+		p.TopP, p.TopK = 1, 1 // the most likely token only
 	}
 	if _, given := f.Raw("repetition_penalty"); given && p.RepetitionPenalty == 0 {
 		f.Fail("repetition_penalty", "Invalid value for 'repetition_penalty': it must be above 0.")
 	}
 }
 
-// decodeSeed takes any whole number, also a negative one.
+// decodeSeed reads an integer, which may be negative.
 func decodeSeed(f *wire.Fields, to *uint64) {
 	f.Like("seed", new(int64))
 	raw, ok := f.Raw("seed")
@@ -112,11 +112,12 @@ func DecodeStop(f *wire.Fields, to *[]string) {
 // Bounds of bad_words.
 const (
 	maxBadWords     = 128
-	maxBadWordBytes = 16 << 10 // of all together
+	maxBadWordBytes = 16 << 10 // total of all texts
 )
 
-// decodeBadWords reads texts that are never generated. As in vLLM each is forbidden at the beginning of a word and
-// within one; other ways to write it in tokens are not forbidden.
+// decodeBadWords reads texts that must not be generated. As in vLLM, each text is forbidden at the
+// start of a word and within one, in the tokens that the tokenizer encodes it to. The same text in
+// other tokens is not forbidden.
 func decodeBadWords(f *wire.Fields, m *generate.Model, to *[][]int32) {
 	f.Like("bad_words", []string{})
 	raw, ok := f.Raw("bad_words")
@@ -162,7 +163,7 @@ func decodeBadWords(f *wire.Fields, m *generate.Model, to *[][]int32) {
 	}
 }
 
-// decodeBias reads {"ID": bias}. The order of ids does not matter: each stands once.
+// decodeBias reads {"ID": bias}. The order of ids does not matter, because each occurs once.
 func decodeBias(f *wire.Fields, vocab int, to *[]generate.Bias) {
 	f.Like("logit_bias", map[string]float64{})
 	raw, ok := f.Raw("logit_bias")

@@ -7,8 +7,9 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// DecodeTemplateArguments reads chat_template_kwargs, further variables of the chat template, into c. effort,
-// if not "", is the variable reasoning_effort where the request does not set it.
+// DecodeTemplateArguments reads chat_template_kwargs, which are further variables of the chat
+// template, into c. If effort is not "", it is the value of reasoning_effort unless the request
+// sets that variable.
 func DecodeTemplateArguments(f *wire.Fields, effort string, c *text.Conversation) {
 	r := &chat.Request{AddGenerationPrompt: true}
 	if DecodeKwargs(f, effort, r); f.Err() == nil {
@@ -16,8 +17,8 @@ func DecodeTemplateArguments(f *wire.Fields, effort string, c *text.Conversation
 	}
 }
 
-// DecodeKwargs is DecodeTemplateArguments for a dialect that reads more fields into r. Call
-// SetTemplateArguments after it.
+// DecodeKwargs is DecodeTemplateArguments for a dialect that reads further fields into r. The
+// caller calls SetTemplateArguments afterwards.
 func DecodeKwargs(f *wire.Fields, effort string, r *chat.Request) {
 	kwargs := chat.NewDict()
 	f.Like("chat_template_kwargs", map[string]any{})
@@ -40,7 +41,7 @@ func DecodeKwargs(f *wire.Fields, effort string, r *chat.Request) {
 	}
 }
 
-// SetTemplateArguments copies to c what arguments of the template may set in r.
+// SetTemplateArguments copies to c the fields of r that template arguments may set.
 func SetTemplateArguments(c *text.Conversation, r *chat.Request) {
 	c.AddGenerationPrompt, c.ContinueFinalMessage = r.AddGenerationPrompt, r.ContinueField
 	if documents, ok := r.Documents.(*chat.List); ok {
@@ -54,7 +55,7 @@ func SetTemplateArguments(c *text.Conversation, r *chat.Request) {
 	}
 }
 
-// Value reads a field as a template sees it: objects keep the order of their keys.
+// Value reads a field as a value for templates. Objects keep the order of their keys.
 func Value(f *wire.Fields, name string) (chat.Value, bool) {
 	raw, ok := f.Raw(name)
 	if !ok {
@@ -77,7 +78,8 @@ func Object(f *wire.Fields, at string, v chat.Value) (*chat.Dict, bool) {
 	return o, ok
 }
 
-// DecodeVerbosity reads verbosity, how long an answer should be. to keeps its value without it.
+// DecodeVerbosity reads verbosity, the requested length of an answer. If the request does not set
+// it, to is unchanged.
 func DecodeVerbosity(f *wire.Fields, to *string) {
 	switch f.String("verbosity", to); *to {
 	case "", "low", "medium", "high":
@@ -86,8 +88,8 @@ func DecodeVerbosity(f *wire.Fields, to *string) {
 	}
 }
 
-// SetVerbosity makes verbosity a variable of the chat template, unless arguments of the template have it. Templates that
-// do not know it render the same prompt.
+// SetVerbosity sets the variable verbosity of the chat template, unless template arguments set it.
+// Templates without that variable render the same prompt.
 func SetVerbosity(c *text.Conversation, verbosity string) {
 	if _, given := c.Arguments["verbosity"]; given || verbosity == "" {
 		return
