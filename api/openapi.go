@@ -23,11 +23,11 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// documentPath is where the document of the API is.
+// documentPath is the path of the API description.
 const documentPath = "/openapi.json"
 
-// A document describes the API as OpenAPI 3.1. Parameters of requests come from the decoders, which describe what they read, and
-// answers from the types that are written.
+// A document describes the API as OpenAPI 3.1. The decoders describe the fields of requests that
+// they read. Responses are described by the types that are written.
 type document struct {
 	OpenAPI    string                           `json:"openapi"`
 	Info       documentInfo                     `json:"info"`
@@ -44,7 +44,7 @@ type components struct {
 	Security map[string]map[string]string `json:"securitySchemes"`
 }
 
-// operation is a method of a path.
+// operation describes a method of a path.
 type operation struct {
 	Summary    string                `json:"summary"`
 	Parameters []parameter           `json:"parameters,omitempty"`
@@ -53,7 +53,7 @@ type operation struct {
 	Security   []map[string][]string `json:"security"`
 }
 
-// parameter is a part of a path or a query.
+// parameter describes an element of a path or a parameter of a query.
 type parameter struct {
 	Name     string         `json:"name"`
 	In       string         `json:"in"`
@@ -61,7 +61,7 @@ type parameter struct {
 	Schema   *schema.Schema `json:"schema"`
 }
 
-// content is a body by its media types.
+// content describes a body by media type.
 type content struct {
 	Description string           `json:"description,omitempty"`
 	Required    bool             `json:"required,omitempty"`
@@ -72,7 +72,7 @@ type media struct {
 	Schema *schema.Schema `json:"schema"`
 }
 
-// ownTypes are the types of the endpoints that belong to no dialect.
+// ownTypes returns the types of the endpoints that belong to no dialect.
 func ownTypes() map[string]wire.Types {
 	all := map[string]wire.Types{
 		"GET /health":         {Summary: "Whether requests are accepted.", Answer: state{}},
@@ -90,7 +90,7 @@ func ownTypes() map[string]wire.Types {
 	return all
 }
 
-// typesOf are the types of all endpoints, with the errors of each.
+// typesOf returns the types of all endpoints, and the errors of each.
 func typesOf() (all map[string]wire.Types, errors map[string]any) {
 	all, errors = map[string]wire.Types{}, map[string]any{}
 	for _, d := range []struct {
@@ -101,7 +101,7 @@ func typesOf() (all map[string]wire.Types, errors map[string]any) {
 		{messages.Types(), messages.ErrorType()}, {ollama.Types(), ollama.ErrorType()},
 	} {
 		for name, t := range d.types {
-			if of, shared := all[name]; shared { // with Anthropic's clients
+			if of, shared := all[name]; shared { // also used by Anthropic's clients
 				of.Reads, of.Answer = t.Reads, schema.AnyOf{of.Answer, t.Answer}
 				all[name], errors[name] = of, schema.AnyOf{errors[name], d.error}
 				continue
@@ -112,7 +112,7 @@ func typesOf() (all map[string]wire.Types, errors map[string]any) {
 	return all, errors
 }
 
-// documented serves the document of r's routes. It is made when it is first asked for.
+// documented serves the document of r's routes. The first request makes it.
 func (s *service) documented(r chi.Routes) http.HandlerFunc {
 	made := sync.OnceValues(func() ([]byte, error) {
 		d, err := newDocument(r, s.Version)
@@ -151,7 +151,7 @@ func newDocument(r chi.Routes, version string) (*document, error) {
 	return d, err
 }
 
-// newOperation describes an endpoint of the types t.
+// newOperation describes an endpoint with the types t.
 func newOperation(t wire.Types, handler http.Handler, method, path string, failure any) *operation {
 	o := &operation{Summary: t.Summary, Responses: map[string]content{}}
 	for _, part := range strings.Split(path, "/") {
@@ -179,7 +179,7 @@ func newOperation(t wire.Types, handler http.Handler, method, path string, failu
 	return o
 }
 
-// answers are the bodies of an endpoint's answers.
+// answers describes the bodies of an endpoint's responses.
 func answers(t wire.Types) content {
 	c := content{Description: "The answer.", Content: map[string]media{}}
 	if t.Media != "" {
@@ -201,7 +201,7 @@ func answers(t wire.Types) content {
 	return c
 }
 
-// fieldsOf has a handler describe the fields that it reads.
+// fieldsOf returns the fields that a handler reads, described by the handler.
 func fieldsOf(handler http.Handler, method string) *schema.Schema {
 	ctx, s := wire.Describing(context.Background())
 	r := (&http.Request{Method: method, URL: &url.URL{Path: "/"}, Header: http.Header{}, Body: http.NoBody}).WithContext(ctx)
@@ -209,7 +209,7 @@ func fieldsOf(handler http.Handler, method string) *schema.Schema {
 	return s
 }
 
-// discarded takes the answer of a handler that only describes.
+// discarded discards the response of a handler that only describes.
 type discarded http.Header
 
 func (d discarded) Header() http.Header         { return http.Header(d) }

@@ -18,12 +18,12 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// pageIndex is the file that GET / answers.
+// pageIndex is the file that is served at /.
 const pageIndex = "page/index.html"
 
-// pagePolicy lets the page run its own files and send requests to this server, and nothing else: no
-// inline script or style, no eval, no other host. A script cannot turn text into elements except
-// through the sanitiser's policy.
+// pagePolicy lets the page run its own files and send requests to this server only: no inline
+// script or style, no eval, no other host. A script can turn text into elements only through the
+// sanitiser's policy.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; require-trusted-types-for 'script'; trusted-types dompurify"
 
@@ -39,7 +39,7 @@ func listPage() map[string]string {
 		return err
 	})
 	if err != nil {
-		panic(err) // the files are in the program
+		panic(err) // the files are embedded
 	}
 	return paths
 }
@@ -48,7 +48,7 @@ func listPage() map[string]string {
 func servePage(name string) http.HandlerFunc {
 	body, err := pageFiles.ReadFile(name)
 	if err != nil {
-		panic(err) // the files are in the program
+		panic(err) // the files are embedded
 	}
 	sum := sha256.Sum256(body)
 	tag := `"` + hex.EncodeToString(sum[:12]) + `"`
@@ -64,7 +64,8 @@ func servePage(name string) http.HandlerFunc {
 	}
 }
 
-// pageType returns the type of a file, whatever the system's table of types says about scripts.
+// pageType returns the media type of a file. It ignores the system's table of types, which may be
+// wrong for scripts.
 func pageType(name string) string {
 	switch path.Ext(name) {
 	case ".js":

@@ -12,12 +12,12 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Timeouts limit how long a client may take. 0 means the default; a negative value sets no limit.
+// Timeouts limit how long a client may take. 0 means the default; a negative value means no limit.
 type Timeouts struct {
 	Header time.Duration // to send a request's header; 10 seconds, or Stall if that is shorter
 	Idle   time.Duration // between two requests of a connection; 2 minutes
-	// Stall is how long a client may make no progress in sending its body or taking its answer; 1
-	// minute. It does not limit how long the model computes.
+	// Stall is the maximum time without progress while a client sends its body or reads its answer;
+	// the default is 1 minute. It does not limit how long the model computes.
 	Stall time.Duration
 }
 
@@ -39,7 +39,7 @@ func (t Timeouts) withDefaults() Timeouts {
 }
 
 // sendBuffer is the size of a connection's send buffer in bytes. Linux's default grows to several
-// MiB, so the server would notice late that a client does not read.
+// MiB; the server would then notice late that a client does not read.
 const sendBuffer = 64 << 10
 
 // limitBuffer sets the send buffer of a connection.
@@ -54,15 +54,15 @@ func limitBuffer(ctx context.Context, c net.Conn) context.Context {
 }
 
 const (
-	// leastRate is how many bytes a second a body must bring after the first Timeouts.Stall.
+	// leastRate is the minimum rate of a body in bytes per second, after the first Timeouts.Stall.
 	leastRate = 16 << 10
-	// piece is the most that is written under one deadline.
+	// piece is the maximum number of bytes that are written under one deadline.
 	piece = 64 << 10
 )
 
-// patient disconnects clients that stall: a body must make progress and arrive faster than
-// leastRate on average, and the client must read the answer. Each read and write moves the
-// connection's deadlines, so the time that a model takes is not limited.
+// patient disconnects clients that stall. A body must make progress and arrive at leastRate or
+// faster on average, and the client must read the answer. Each read and write moves the
+// connection's deadlines, so the model's time is not limited.
 func patient(stall time.Duration) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		if stall <= 0 {
@@ -72,26 +72,26 @@ func patient(stall time.Duration) func(http.Handler) http.Handler {
 			out := &patientWriter{ResponseWriter: w, connection: http.NewResponseController(w), stall: stall}
 			if r.Body != nil && r.Body != http.NoBody {
 				b := &patientBody{body: r.Body, connection: out.connection, begin: time.Now(), stall: stall}
-				b.extend() // also for handlers that never read it
+				b.extend() // for handlers that never read the body
 				r.Body, out.body = b, b
 			}
-			defer out.extend() // net/http sends its buffer after the handler has returned
+			defer out.extend() // net/http flushes its buffer after the handler has returned
 			next.ServeHTTP(out, r)
 		})
 	}
 }
 
-// patientWriter renews the deadline with every piece that it writes. Writers without deadlines, as
-// in tests, work too.
+// patientWriter extends the deadline for each piece that it writes. It also works with writers
+// without deadlines, as in tests.
 type patientWriter struct {
 	http.ResponseWriter
 	connection *http.ResponseController
 	stall      time.Duration
-	body       *patientBody // nil for none
+	body       *patientBody // nil if there is none
 }
 
-// extend gives time for the next piece, and for the rest of the body, which net/http reads before
-// it answers.
+// extend sets the deadlines for the next piece, and for the rest of the body, which net/http reads
+// before it answers.
 func (w *patientWriter) extend() {
 	next := time.Now().Add(w.stall)
 	if w.body != nil && !w.body.ended {
@@ -112,16 +112,16 @@ func (w *patientWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// FlushError is what http.ResponseController looks for.
+// FlushError is used by http.ResponseController.
 func (w *patientWriter) FlushError() error {
 	w.extend()
 	return w.connection.Flush()
 }
 
-// Flush implements http.Flusher.
+// Flush implements http.Flusher. An error shows at the next write.
 func (w *patientWriter) Flush() { _ = w.FlushError() } // the next write tells
 
-// Unwrap is for http.ResponseController.
+// Unwrap is used by http.ResponseController.
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // patientBody moves the deadline with each read.
@@ -134,7 +134,8 @@ type patientBody struct {
 	ended      bool
 }
 
-// extend gives time for the next read: stall from now, and on the whole that of leastRate.
+// extend sets the deadline for the next read: stall from now, but no later than leastRate allows
+// for the body so far.
 func (b *patientBody) extend() {
 	whole := b.begin.Add(b.stall + time.Duration(b.read)*time.Second/leastRate)
 	if next := time.Now().Add(b.stall); next.Before(whole) {
@@ -143,8 +144,8 @@ func (b *patientBody) extend() {
 	_ = b.connection.SetReadDeadline(whole)
 }
 
-// Read implements io.Reader. When the body has ended there is no deadline: the connection
-// is then read to notice that the client disconnects.
+// Read implements io.Reader. At the end of the body it removes the deadline, because net/http then
+// reads the connection to notice that the client disconnects.
 func (b *patientBody) Read(p []byte) (int, error) {
 	b.extend()
 	n, err := b.body.Read(p)

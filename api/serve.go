@@ -15,11 +15,12 @@ import (
 	"github.com/heftai/heft/internal/topology"
 )
 
-// maxHeader is the limit of a request's header in bytes: it is read before memory is reserved.
+// maxHeader is the maximum size of a request's header in bytes. It is read before memory is
+// reserved.
 const maxHeader = 64 << 10
 
-// NewServer returns an HTTP server of New(m, o) that disconnects clients that stall. It does not
-// listen yet.
+// NewServer returns an HTTP server with the handler New(m, o). It disconnects clients that stall.
+// The returned server does not listen yet.
 func NewServer(m *generate.Model, o Options) *http.Server {
 	t := o.Timeouts.withDefaults()
 	c := newConnections(newService(m, o).Requests.Bytes, topology.FreeDescriptors())
@@ -27,14 +28,17 @@ func NewServer(m *generate.Model, o Options) *http.Server {
 		BaseContext: noteListener, ConnContext: limitBuffer, ConnState: c.note}
 }
 
-// Serve serves m on l until ctx ends. Requests are answered at once; meanwhile the weights of the
-// cpu tier are read and moved to memory of Heft's own, unless o.Lazy is set. Memory follows the limits of
-// the process's control groups, see [dispatch.Model.FollowLimits]. When ctx ends, it
-// rejects new requests with 503, lets the running ones end within o.ShutdownTimeout, and returns nil;
-// requests that take longer are cut off, which is an error. It closes l. The
-// engines of m and of o.Models have then ended: nothing generates with them any more. The caller closes
-// these models. With o.Catalog, whose sources begin what their models do, m is nil.
-// It fails at once if l or a model is nil, or if o.Access has an entry that [Access.Check] rejects.
+// Serve serves m on l until ctx ends. It answers requests at once. Unless o.Lazy is set, it reads
+// the weights of the cpu tier meanwhile and moves them to memory of Heft's own. Memory follows the
+// limits of the process's control groups; see [dispatch.Model.FollowLimits].
+//
+// When ctx ends, Serve rejects new requests with 503, waits up to o.ShutdownTimeout for the running
+// ones, and returns nil. If requests take longer, it cuts them off and returns an error. Serve
+// closes l. The engines of m and of o.Models have then stopped and generate no more; the caller
+// closes these models.
+//
+// With o.Catalog m is nil; the catalog's sources start the background work of their models. Serve
+// fails at once if l or a model is nil, or if o.Access has an entry that [Access.Check] rejects.
 func Serve(ctx context.Context, l net.Listener, m *generate.Model, o Options) error {
 	if err := o.check(l, m); err != nil {
 		return err
@@ -69,7 +73,7 @@ func Serve(ctx context.Context, l net.Listener, m *generate.Model, o Options) er
 	return err
 }
 
-// check fails if there is nothing to listen on or to serve, or an entry of Access means nothing.
+// check returns an error if there is no listener or no model, or if an entry of Access is invalid.
 func (o *Options) check(l net.Listener, m *generate.Model) error {
 	switch {
 	case l == nil:

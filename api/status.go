@@ -12,18 +12,18 @@ import (
 type state struct {
 	Status  string           `json:"status"`
 	Loading dispatch.Loading `json:"loading"`
-	Error   string           `json:"error,omitempty"`  // why weights could not be read ahead
-	Models  []modelState     `json:"models,omitempty"` // of a server with several base models
+	Error   string           `json:"error,omitempty"`  // why reading weights ahead failed
+	Models  []modelState     `json:"models,omitempty"` // if the server has several base models
 }
 
-// modelState is one base model of a server with several.
+// modelState describes one base model of a server with several.
 type modelState struct {
 	Model  string              `json:"model"`
 	Status generate.ModelState `json:"status"`
-	Error  string              `json:"error,omitempty"` // only where a key is needed, as it names files
+	Error  string              `json:"error,omitempty"` // only if a key is needed, because it names files
 }
 
-// modelStates are the base models without the reasons of failures, nil if there is only one.
+// modelStates returns the base models without the reasons of failures, or nil if there is only one.
 func (o *service) modelStates() []modelState {
 	var list []modelState
 	for _, k := range o.models.Known() {
@@ -37,7 +37,8 @@ func (o *service) modelStates() []modelState {
 	return list
 }
 
-// loading is how far reading ahead is, of the first loaded model that still does or has failed.
+// loading returns the progress of reading ahead, of the first loaded model whose reading continues
+// or has failed.
 func (o *service) loading() dispatch.Loading {
 	var of *dispatch.Loading
 	o.models.Each(func(m *generate.Model, _ func() any) {
@@ -52,14 +53,14 @@ func (o *service) loading() dispatch.Loading {
 	return *of
 }
 
-// health says that requests are accepted, and how far loading is.
+// health serves GET /health: whether requests are accepted, and the progress of loading.
 func (o *service) health(w http.ResponseWriter, r *http.Request) {
 	loading := o.loading()
 	writeJSON(w, http.StatusOK, state{Status: "ok", Loading: loading, Error: reason(loading.Err), Models: o.modelStates()})
 }
 
-// ready answers whether answers come at full speed: the CPU tier is in memory. A lazy server is ready
-// at once, and so is one without a loaded model.
+// ready serves GET /ready: whether answers come at full speed because the cpu tier is in memory. A
+// lazy server is ready at once, and so is a server without a loaded model.
 func (o *service) ready(w http.ResponseWriter, r *http.Request) {
 	loading := o.loading()
 	s := state{Status: "ready", Loading: loading, Error: reason(loading.Err), Models: o.modelStates()}
@@ -89,14 +90,15 @@ func (o *service) version(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"version": o.Version})
 }
 
-// modelPlan is a base model in the answer of GET /plan of a server with several.
+// modelPlan is a base model in the response of GET /plan of a server with several.
 type modelPlan struct {
 	modelState
-	Plan any `json:"plan,omitempty"` // of a model that is loaded
+	Plan any `json:"plan,omitempty"` // if the model is loaded
 }
 
-// plan is GET /plan: where each block lives, with predicted and measured speeds. With several models, the plan of the
-// first one that is loaded has all of them in a field of its own.
+// plan serves GET /plan: the placement of each block, with predicted and measured speeds. If there
+// are several models, the response is the plan of the first loaded one with an additional field for
+// all models.
 func (o *service) plan(w http.ResponseWriter, r *http.Request) {
 	var first any
 	plans := map[string]any{}
@@ -123,7 +125,7 @@ func (o *service) plan(w http.ResponseWriter, r *http.Request) {
 	fields := map[string]any{}
 	if b, err := json.Marshal(first); err == nil && first != nil {
 		var of map[string]json.RawMessage
-		_ = json.Unmarshal(b, &of) // of an object that was written here
+		_ = json.Unmarshal(b, &of) // of an object that was encoded above
 		for name, v := range of {
 			fields[name] = v
 		}

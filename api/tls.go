@@ -12,21 +12,22 @@ import (
 	"github.com/heftai/heft/api/internal/reload"
 )
 
-// A Certificate is a TLS certificate in two files, which are read again when they change. Its methods may be called
-// from any goroutine.
+// A Certificate is a TLS certificate in two files. Reload and Watch read them again. It is safe for
+// concurrent use.
 type Certificate struct {
 	cert, key string
 	now       atomic.Pointer[tls.Certificate]
 	seen      atomic.Pointer[[2]reload.Version]
 }
 
-// OpenCertificate reads a certificate and its key in PEM. It fails if they do not belong together.
+// OpenCertificate reads a certificate and its key in PEM format. It fails if they do not belong
+// together.
 func OpenCertificate(cert, key string) (*Certificate, error) {
 	c := &Certificate{cert: cert, key: key}
 	return c, c.Reload()
 }
 
-// Reload reads the files again. If it fails, the certificate stays as it was.
+// Reload reads the files again. If it fails, the certificate does not change.
 func (c *Certificate) Reload() error {
 	seen := c.versions()
 	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
@@ -38,7 +39,7 @@ func (c *Certificate) Reload() error {
 	return nil
 }
 
-// versions returns the versions of both files, zero for a file that cannot be read.
+// versions returns the versions of both files. The version of a file that cannot be read is zero.
 func (c *Certificate) versions() (v [2]reload.Version) {
 	for i, path := range []string{c.cert, c.key} {
 		if info, err := os.Stat(path); err == nil {
@@ -48,7 +49,8 @@ func (c *Certificate) versions() (v [2]reload.Version) {
 	return v
 }
 
-// Watch reloads the files when they change, until ctx ends. It looks every period and logs what happened.
+// Watch reloads the files when they change, until ctx ends. It checks after each period and logs
+// the result.
 func (c *Certificate) Watch(ctx context.Context, period time.Duration) {
 	reload.Watch(ctx, period, func() bool { return c.versions() != *c.seen.Load() }, c.ReloadAndLog)
 }
@@ -62,8 +64,8 @@ func (c *Certificate) ReloadAndLog() {
 	slog.Info("the certificate was read again", "file", c.cert)
 }
 
-// Config is the TLS configuration of a server with the certificate, for HTTP/2 and HTTP/1.1. Connections keep the
-// certificate that they began with.
+// Config returns the TLS configuration of a server with the certificate, for HTTP/2 and HTTP/1.1.
+// Connections keep the certificate that they started with.
 func (c *Certificate) Config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.now.Load(), nil }}

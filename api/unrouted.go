@@ -9,13 +9,13 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// unrouted answers requests that no endpoint takes.
+// unrouted answers requests without an endpoint.
 type unrouted struct {
 	routes chi.Routes
 	fail   failure
 }
 
-// path answers requests to paths that no endpoint has.
+// path answers requests for paths without an endpoint.
 func (u unrouted) path(w http.ResponseWriter, r *http.Request) {
 	instead, near := elsewhere[r.URL.Path], ""
 	if instead == "" {
@@ -34,7 +34,7 @@ func (u unrouted) path(w http.ResponseWriter, r *http.Request) {
 	u.fail(w, r, err)
 }
 
-// method answers requests whose method their path does not have, and those of unknown methods, whatever their path.
+// method answers requests whose method is unknown or has no endpoint at their path.
 func (u unrouted) method(w http.ResponseWriter, r *http.Request) {
 	methods := strings.Join(methodsOf(u.routes, r.URL.Path), ", ")
 	if methods == "" {
@@ -42,7 +42,7 @@ func (u unrouted) method(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Allow", methods)
-	if wantsWebSocket(r) { // after a 426 clients use HTTP; after other errors they try again first
+	if wantsWebSocket(r) { // after a 426 clients use HTTP; after other errors they first retry
 		w.Header().Set("Upgrade", "HTTP/1.1")
 		w.Header().Set("Connection", "Upgrade")
 		u.fail(w, r, &wire.Error{Kind: wire.NoWebSocket, Message: "The server has no WebSockets: send " + methods + " " + r.URL.Path + " over HTTP, with \"stream\": true for events"})
@@ -51,7 +51,8 @@ func (u unrouted) method(w http.ResponseWriter, r *http.Request) {
 	u.fail(w, r, &wire.Error{Kind: wire.NoMethod, Message: "Method not allowed: " + r.Method + " " + r.URL.Path + "; use " + methods})
 }
 
-// wantsWebSocket reports whether r opens a WebSocket, as clients of OpenAI's realtime sessions and Codex do.
+// wantsWebSocket reports whether r opens a WebSocket. Clients of OpenAI's realtime sessions and
+// Codex do.
 func wantsWebSocket(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }

@@ -80,7 +80,7 @@ func (t *transcript) message(in *wire.Fields) {
 		m := t.last("assistant")
 		t.blocks(in, "content", func(words string) { m.Content = joined(m.Content, words) }, func(b *wire.Fields, kind string) { t.ofModel(m, b, kind) })
 	case "system":
-		m := t.last("developer") // templates have a place for it
+		m := t.last("developer") // placed where the template allows it
 		t.blocks(in, "content", func(words string) { m.Content = joined(m.Content, words) }, func(b *wire.Fields, kind string) { t.unsupported(b, kind, `"text"`) })
 	default:
 		in.Fail("role", "Invalid value for {}: %q; expected \"user\", \"assistant\" or \"system\".", short(role))

@@ -14,8 +14,8 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// A reply is an answer, or a line of a stream, which has new text alone. The last one has done, done_reason and
-// counts. Durations are in nanoseconds.
+// A reply is an answer, or a line of a stream, which has only new text. The last line has done,
+// done_reason and counts. Durations are in nanoseconds.
 type reply struct {
 	Model    string    `json:"model"`
 	Created  time.Time `json:"created_at"`
@@ -31,7 +31,7 @@ type reply struct {
 	counts
 }
 
-// counts are of tokens, and how long they took.
+// counts are numbers of tokens, and the time they took.
 type counts struct {
 	Prompt         int   `json:"prompt_eval_count,omitzero"`
 	PromptDuration int64 `json:"prompt_eval_duration,omitzero"`
@@ -64,21 +64,21 @@ type logProb struct {
 	Top     []logProb `json:"top_logprobs,omitzero"`
 }
 
-// The done_reason of requests that have nothing to answer.
+// The done_reason of requests without a prompt.
 const reasonLoad, reasonUnload = "load", "unload"
 
-// An answer is made of the deltas of one generation. It is for one goroutine.
+// An answer is built from the deltas of one generation. It is for use by one goroutine.
 type answer struct {
 	*request
 	runs   *generate.Generations
-	memory *generate.AnswerMemory // nil for a stream, which keeps nothing but the ids
+	memory *generate.AnswerMemory // nil for a stream, which collects only the ids
 	ids    []int32                // of the answer, if keepIDs
-	open   call                   // begun, not whole
-	args   strings.Builder        // of open
+	open   call                   // started, but not complete
+	args   strings.Builder        // arguments of open
 	finish generate.Reason
 }
 
-// answer generates what answers q and sends it, at once or line by line.
+// answer generates the answer to q and sends it, at once or line by line.
 func (s *Server) answer(ctx context.Context, w http.ResponseWriter, q *request) error {
 	switch {
 	case q.empty && q.unload:
@@ -120,7 +120,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, q *request) 
 	return nil
 }
 
-// send sends the answer as lines. An error is one of them.
+// send sends the answer as lines. An error is sent as a line.
 func (a *answer) send(ctx context.Context, w http.ResponseWriter, keepAlive time.Duration) error {
 	out := wire.NewLines(w, func() any { return a.line(&piece{}) })
 	err := wire.Each(ctx, out, keepAlive, a.runs.Next, func(p generate.PromptDelta) error {
@@ -162,7 +162,7 @@ func (p *piece) says() bool {
 	return p.text != "" || p.thinking != "" || len(p.calls) > 0 || len(p.logProbs) > 0
 }
 
-// take makes a piece of a delta. Calls are in it when they are whole.
+// take converts a delta to a piece. The piece has the calls that are complete.
 func (a *answer) take(p *generate.PromptDelta) piece {
 	if a.times.first.IsZero() {
 		a.times.first = time.Now()
@@ -228,7 +228,7 @@ func (a *answer) named(id int32, value float32) logProb {
 	return l
 }
 
-// line is an object with new output.
+// line returns an object with new output.
 func (q *request) line(p *piece) *reply {
 	r := &reply{Model: q.model.Name, Created: time.Now().UTC(), LogProbs: p.logProbs}
 	if q.chat {
@@ -239,14 +239,14 @@ func (q *request) line(p *piece) *reply {
 	return r
 }
 
-// last is an object without output that ends the answer.
+// last returns an object without output that ends the answer.
 func (q *request) last(reason string) *reply {
 	r := q.line(&piece{})
 	r.Done, r.Reason = true, reason
 	return r
 }
 
-// end is the last object of the answer.
+// end returns the last object of the answer.
 func (a *answer) end(ctx context.Context) *reply {
 	r := a.last(string(a.finish))
 	usage, now := a.runs.Usage(), time.Now()
@@ -277,7 +277,7 @@ func (w *parts) add(p piece) {
 	w.rest.logProbs = append(w.rest.logProbs, p.logProbs...)
 }
 
-// into puts the whole output into the last object.
+// into adds the whole output to the last object.
 func (w *parts) into(r *reply) {
 	words := w.text.String()
 	if r.LogProbs = w.rest.logProbs; r.Message != nil {

@@ -23,7 +23,7 @@ type embedRequest struct {
 	model *generate.Model
 }
 
-// embedded is the answer of POST /api/embed.
+// embedded is the response of POST /api/embed.
 type embedded struct {
 	Model      string      `json:"model"`
 	Embeddings [][]float32 `json:"embeddings"`
@@ -32,7 +32,7 @@ type embedded struct {
 	Prompt     int         `json:"prompt_eval_count"`
 }
 
-// Embed is POST /api/embed: embeddings of length 1 of a text or a list of texts.
+// Embed serves POST /api/embed: embeddings of length 1 of a text or a list of texts.
 func (s *Server) Embed(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
 	vectors, q, n, err := s.embed(r, "input")
@@ -43,7 +43,8 @@ func (s *Server) Embed(w http.ResponseWriter, r *http.Request) {
 	wire.WriteJSON(w, http.StatusOK, embedded{Model: q.model.Name, Embeddings: vectors, Total: time.Since(begin).Nanoseconds(), Prompt: n})
 }
 
-// Embeddings is POST /api/embeddings, the older form: one prompt, and the embedding as the model makes it.
+// Embeddings serves POST /api/embeddings, the older form: one prompt, and its embedding without
+// scaling.
 func (s *Server) Embeddings(w http.ResponseWriter, r *http.Request) {
 	vectors, _, _, err := s.embed(r, "prompt")
 	if err != nil {
@@ -54,7 +55,7 @@ func (s *Server) Embeddings(w http.ResponseWriter, r *http.Request) {
 	wire.WriteJSON(w, http.StatusOK, oneEmbedding{vectors[0]})
 }
 
-// embed makes the embeddings of the texts of a field, and counts their tokens.
+// embed computes the embeddings of the texts of a field, and counts their tokens.
 func (s *Server) embed(r *http.Request, field string) (vectors [][]float32, q *embedRequest, tokens int, err error) {
 	err = s.models.Read(r.Context(), r.Body, func(ctx context.Context, f *wire.Fields, m *generate.Model) (err error) {
 		q, err = decodeEmbed(ctx, f, m, field)
@@ -73,8 +74,8 @@ func (s *Server) embed(r *http.Request, field string) (vectors [][]float32, q *e
 	return vectors, q, usage.Prompt, err
 }
 
-// decodeEmbed reads a request for embeddings of the texts of a field. Without texts there is nothing to do: the
-// client asks that the model is loaded.
+// decodeEmbed decodes a request for embeddings of the texts of a field. A request without texts
+// only loads the model.
 func decodeEmbed(ctx context.Context, f *wire.Fields, m *generate.Model, field string) (*embedRequest, error) {
 	q := &embedRequest{model: m}
 	q.Param = field
@@ -82,7 +83,7 @@ func decodeEmbed(ctx context.Context, f *wire.Fields, m *generate.Model, field s
 		q.Normalise = true
 		f.Integer("dimensions", &q.Dimensions, 1, maxDimensions)
 		on := false
-		f.Bool("truncate", &on) // a text that exceeds the context is an error
+		f.Bool("truncate", &on) // a text that exceeds the context is an error in any case
 	}
 	texts := decodeTexts(f, field)
 	if f.Err() != nil {
@@ -101,7 +102,7 @@ func decodeEmbed(ctx context.Context, f *wire.Fields, m *generate.Model, field s
 	return q, nil
 }
 
-// decodeTexts reads a string, or in "input" also a list of them.
+// decodeTexts reads a string or, in "input", also a list of strings.
 func decodeTexts(f *wire.Fields, field string) []string {
 	f.Like(field, "", []string{})
 	raw, ok := f.Raw(field)

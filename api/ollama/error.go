@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// errorBody is the body of an answer, or a line of a stream, that carries an error.
+// errorBody is the body of a response or a line of a stream with an error.
 type errorBody struct {
 	Error string `json:"error"`
 }
@@ -21,14 +21,15 @@ func newErrorBody(e *wire.Error) errorBody {
 	return errorBody{"'" + e.Field + "': " + e.Message}
 }
 
-// WriteError is the wire.ErrorWriter of this dialect. It logs errors that the operator must act on.
+// WriteError is the wire.ErrorWriter of this dialect. It logs errors that need the operator's
+// attention.
 func WriteError(w http.ResponseWriter, err error) {
 	e := generate.AsError(err, "")
 	wire.PrepareError(w, e, err)
 	wire.WriteJSON(w, e.Kind.Status(), newErrorBody(e))
 }
 
-// respond answers with what went wrong, if anything did and the client does not know yet.
+// respond writes err, if it is not nil and the client has not been told of it yet.
 func respond(w http.ResponseWriter, err error) {
 	if err != nil && !errors.Is(err, wire.ErrGone) {
 		WriteError(w, err)

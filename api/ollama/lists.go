@@ -18,10 +18,11 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// apiVersion is the version of Ollama whose API this is. Clients compare it with the least that they need.
+// apiVersion is the version of Ollama whose API this package implements. Clients compare it with
+// the minimum version that they need.
 const apiVersion = "0.13.0"
 
-// details are what lists show of a model.
+// details describe a model in lists.
 type details struct {
 	Parent       string   `json:"parent_model"`
 	Format       string   `json:"format"`
@@ -31,7 +32,7 @@ type details struct {
 	Quantization string   `json:"quantization_level"`
 }
 
-// listed is a model of /api/tags.
+// listed is a model in the response of /api/tags.
 type listed struct {
 	Name     string    `json:"name"`
 	Model    string    `json:"model"`
@@ -41,7 +42,7 @@ type listed struct {
 	Details  details   `json:"details"`
 }
 
-// running is a model of /api/ps.
+// running is a model in the response of /api/ps.
 type running struct {
 	Name    string    `json:"name"`
 	Model   string    `json:"model"`
@@ -53,7 +54,7 @@ type running struct {
 	Context int       `json:"context_length"`
 }
 
-// shown is the answer of /api/show.
+// shown is the response of /api/show.
 type shown struct {
 	License      string         `json:"license"`
 	Modelfile    string         `json:"modelfile"`
@@ -65,12 +66,12 @@ type shown struct {
 	Modified     time.Time      `json:"modified_at"`
 }
 
-// Tags is GET /api/tags.
+// Tags serves GET /api/tags.
 func (s *Server) Tags(w http.ResponseWriter, r *http.Request) {
 	list := []listed{}
 	for _, k := range s.models.KnownTo(r.Context()) {
 		m := k.Model
-		if m == nil { // not loaded: its files were not read
+		if m == nil { // not loaded: its files have not been read
 			m = &generate.Model{Name: k.Name, Parent: k.Parent, Created: k.Created}
 		}
 		list = append(list, listed{m.Name, m.Name, m.Created.UTC(), size(m), digest(m), detailsOf(m)})
@@ -78,10 +79,10 @@ func (s *Server) Tags(w http.ResponseWriter, r *http.Request) {
 	wire.WriteJSON(w, http.StatusOK, tagList{list})
 }
 
-// never is when a model expires that stays.
+// never is the expiry time of a model that stays loaded.
 var never = time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// PS is GET /api/ps: every model that is loaded.
+// PS serves GET /api/ps: all loaded models.
 func (s *Server) PS(w http.ResponseWriter, r *http.Request) {
 	list := []running{}
 	for _, k := range s.models.KnownTo(r.Context()) {
@@ -94,17 +95,17 @@ func (s *Server) PS(w http.ResponseWriter, r *http.Request) {
 	wire.WriteJSON(w, http.StatusOK, runningList{list})
 }
 
-// Version is GET /api/version.
+// Version serves GET /api/version.
 func (s *Server) Version(w http.ResponseWriter, _ *http.Request) {
 	wire.WriteJSON(w, http.StatusOK, versions{apiVersion, s.version})
 }
 
-// Show is POST /api/show.
+// Show serves POST /api/show.
 func (s *Server) Show(w http.ResponseWriter, r *http.Request) {
 	var m *generate.Model
 	err := s.models.Read(r.Context(), r.Body, func(ctx context.Context, f *wire.Fields, first *generate.Model) (err error) {
 		name, verbose := "", false
-		f.String("name", &name) // as older clients call it
+		f.String("name", &name) // the name of the field in older clients
 		f.Bool("verbose", &verbose)
 		if m = first; f.Err() == nil && name != "" && !f.Has("model") {
 			m, err = s.models.Use(ctx, name)
@@ -128,7 +129,7 @@ func (s *Server) Show(w http.ResponseWriter, r *http.Request) {
 	wire.WriteJSON(w, http.StatusOK, out)
 }
 
-// capabilities says what the model can do, in Ollama's words.
+// capabilities returns the model's capabilities in Ollama's terms.
 func capabilities(m *generate.Model) []string {
 	list := []string{"completion"}
 	if m.NoChat() == nil && m.Chat.ParsesCalls() {
@@ -140,12 +141,12 @@ func capabilities(m *generate.Model) []string {
 	return list
 }
 
-// thinks reports whether the chat template of the model has reasoning.
+// thinks reports whether the chat template of the model supports reasoning.
 func thinks(m *generate.Model) bool {
 	return m.NoChat() == nil && m.Chat.Frame(text.ParseOptions{}).Close != ""
 }
 
-// info are the model's figures, by the names of GGUF files.
+// info returns the model's figures under the names of GGUF metadata.
 func info(m *generate.Model, family string) map[string]any {
 	out := map[string]any{"general.architecture": family, family + ".context_length": m.Limit(), family + ".vocab_size": m.Vocab()}
 	if n := parameters(m); n > 0 {
@@ -184,7 +185,7 @@ func detailsOf(m *generate.Model) details {
 	return d
 }
 
-// parameters is how many parameters the model has, 0 if that is not known.
+// parameters returns the number of the model's parameters, or 0 if it is unknown.
 func parameters(m *generate.Model) int64 {
 	if d := m.Dispatched(); d != nil {
 		return d.Skeleton().Root.NumParameters()
@@ -192,7 +193,7 @@ func parameters(m *generate.Model) int64 {
 	return 0
 }
 
-// templateOf is the chat template of a tokenizer_config.json; "" without one.
+// templateOf returns the chat template of a tokenizer_config.json, or "" if it has none.
 func templateOf(config map[string]json.RawMessage) (template string) {
 	if json.Unmarshal(config["chat_template"], &template) != nil {
 		return ""
@@ -200,7 +201,7 @@ func templateOf(config map[string]json.RawMessage) (template string) {
 	return template
 }
 
-// size is the bytes of the model's weights.
+// size returns the bytes of the model's weights.
 func size(m *generate.Model) int64 {
 	if d := m.Dispatched(); d != nil {
 		return d.Checkpoint().Bytes()
@@ -208,7 +209,7 @@ func size(m *generate.Model) int64 {
 	return 0
 }
 
-// shortCount writes a number of parameters as Ollama does: 7.6B, 494.0M.
+// shortCount formats a number of parameters as Ollama does: 7.6B, 494.0M.
 func shortCount(n int64) string {
 	switch {
 	case n >= 1e9:
@@ -219,13 +220,14 @@ func shortCount(n int64) string {
 	return fmt.Sprintf("%.2fK", float64(n)/1e3)
 }
 
-// digest tells models and their versions apart. It is not a hash of the weights, which are not read for it.
+// digest returns an identifier of a model and its version. It is not a hash of the weights, so it
+// reads none.
 func digest(m *generate.Model) string {
 	sum := sha256.Sum256(fmt.Append(nil, m.Name, size(m), m.Created.UnixNano()))
 	return hex.EncodeToString(sum[:])
 }
 
-// instead is what to do in place of the requests that change the server's models.
+// instead says what to do instead of requests that change the server's models.
 var instead = map[string]string{
 	"/api/pull":   "pull it with `serve pull ORG/NAME` and serve it with --model",
 	"/api/push":   "publish its folder with the hub's own tools",
@@ -234,17 +236,18 @@ var instead = map[string]string{
 	"/api/delete": "delete it with `serve rm ORG/NAME`",
 }
 
-// pulled is a line of the answer of /api/pull.
+// pulled is a line of the response of /api/pull.
 type pulled struct {
 	Status string `json:"status"`
 }
 
-// Pull is POST /api/pull. Clients pull a model before they use it: a served model succeeds, others are not downloaded.
+// Pull serves POST /api/pull. Clients pull a model before they use it. Pull succeeds for a served
+// model and downloads no others.
 func (s *Server) Pull(w http.ResponseWriter, r *http.Request) {
 	name, old, stream := "", "", true
 	err := wire.ReadFields(r, func(f *wire.Fields) {
 		f.String("model", &name)
-		f.String("name", &old) // as older clients call it
+		f.String("name", &old) // the name of the field in older clients
 		f.Bool("stream", &stream)
 	})
 	if err != nil {
@@ -264,7 +267,7 @@ func (s *Server) Pull(w http.ResponseWriter, r *http.Request) {
 	_ = wire.NewLines(w, func() any { return done }).Send(done) // the client may have disconnected
 }
 
-// NotOffered answers the requests that change the server's models, with 501 and what to do instead.
+// NotOffered answers requests that change the server's models with 501 and what to do instead.
 func (s *Server) NotOffered(w http.ResponseWriter, r *http.Request) {
 	what := instead[r.URL.Path]
 	if what == "" {

@@ -8,10 +8,10 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// maxMessages is how many messages a request may have.
+// maxMessages is the maximum number of messages of a request.
 const maxMessages = 100000
 
-// A transcript makes the conversation of a request's messages.
+// A transcript converts a request's messages to a conversation.
 type transcript struct {
 	*request
 	messages []text.Message
@@ -20,7 +20,7 @@ type transcript struct {
 	bytes    int
 }
 
-// wantMessages is what the field "messages" is.
+// wantMessages describes the type of the field "messages" in errors.
 const wantMessages = "a list of messages"
 
 // decodeMessages reads the messages. The error is kept in f. Without messages the request is empty.
@@ -45,7 +45,7 @@ func decodeMessages(f *wire.Fields, q *request) {
 	f.Work(renderCopies * t.bytes)
 }
 
-// message reads one message.
+// message decodes one message.
 func (t *transcript) message(in *wire.Fields) {
 	m := text.Message{}
 	if in.String("role", &m.Role); m.Role == "" {
@@ -70,13 +70,13 @@ func (t *transcript) message(in *wire.Fields) {
 	t.messages = append(t.messages, m)
 }
 
-// count checks that the conversation may fit the context with a further text.
+// count checks that the conversation with a further text may fit into the context.
 func (t *transcript) count(in *wire.Fields, words string) {
 	in.FailWith(t.fit.Add(words))
 	t.bytes += len(words)
 }
 
-// call reads a call of the model. One without an id gets one, as templates ask for them.
+// call decodes a call of the model. A call without an id gets one, because templates need it.
 func (t *transcript) call(i int, in *wire.Fields) text.ToolCall {
 	c := text.ToolCall{Arguments: "{}"}
 	in.String("id", &c.ID)
@@ -89,7 +89,7 @@ func (t *transcript) call(i int, in *wire.Fields) text.ToolCall {
 		fn.Fail("name", "Missing required parameter: {}.")
 	}
 	if raw, ok := fn.Raw("arguments"); ok {
-		var written string // as OpenAI's clients send them
+		var written string // the form of OpenAI's clients
 		if json.Unmarshal(raw, &written) == nil {
 			c.Arguments = written
 		} else if _, ok := fn.Object("arguments"); ok {
@@ -104,8 +104,8 @@ func (t *transcript) call(i int, in *wire.Fields) text.ToolCall {
 	return c
 }
 
-// answered returns the call that a tool's message answers: by its id, else the first open one of the tool's name,
-// else the first open one.
+// answered returns the call that a tool's message answers. It looks for the message's id, then for
+// the first open call of the tool's name, then for the first open call.
 func (t *transcript) answered(in *wire.Fields) text.ToolCall {
 	var c text.ToolCall
 	in.String("tool_call_id", &c.ID)
@@ -121,7 +121,7 @@ func (t *transcript) answered(in *wire.Fields) text.ToolCall {
 	return c
 }
 
-// decodeTools reads the tools, as OpenAI writes them.
+// decodeTools decodes the tools, which have OpenAI's form.
 func decodeTools(f *wire.Fields, c *generate.Conversation) {
 	f.Objects("tools", "a list of tools", func(i int, in *wire.Fields) bool {
 		kind := "function"

@@ -15,7 +15,7 @@ const (
 	maxPenalty     = 100
 )
 
-// unsupportedOptions change Ollama's answer, and this server does not have them.
+// unsupportedOptions change Ollama's answer, and this server does not implement them.
 var unsupportedOptions = []wire.Unsupported{
 	{Field: "mirostat", Reason: "there is no such sampler.", Off: []string{"0"}},
 	{Field: "mirostat_tau", Reason: "there is no such sampler.", Off: []string{"5"}, With: []string{"mirostat"}},
@@ -28,8 +28,8 @@ var unsupportedOptions = []wire.Unsupported{
 	{Field: "rope_frequency_scale", Reason: "the model's own files say how positions are encoded.", Off: []string{"0"}},
 }
 
-// decodeOptions reads the field "options": how tokens are chosen and where the text ends. The model gives the
-// defaults; a seed that the request does not have is random.
+// decodeOptions reads the field "options": sampling parameters and stop conditions. The defaults
+// are the model's. Without a seed in the request the seed is random.
 func (q *request) decodeOptions(f *wire.Fields) {
 	q.N, q.Seed = 1, rand.Uint64()
 	q.Params, q.MaxTokens = q.model.Defaults()
@@ -46,7 +46,7 @@ func (q *request) decodeOptions(f *wire.Fields) {
 	o.Number("min_p", &p.MinP, 0, 1)
 	o.Number("typical_p", &p.TypicalP, 0, 1)
 	if o.Has("top_p") && p.TopP == 0 {
-		p.TopP, p.TopK = 1, 1 // the likeliest alone
+		p.TopP, p.TopK = 1, 1 // the most likely token only
 	}
 	q.decodePenalties(o)
 	q.decodeSeed(o)
@@ -54,8 +54,8 @@ func (q *request) decodeOptions(f *wire.Fields) {
 	settings.DecodeStop(o, &q.Stop)
 }
 
-// decodePenalties reads the penalties. They count the whole text, so of Ollama's windows only all of it and none of
-// it are taken.
+// decodePenalties reads the penalties. They count the whole text. Of Ollama's windows only the
+// whole text and the empty window are therefore accepted.
 func (q *request) decodePenalties(o *wire.Fields) {
 	p := &q.Params
 	o.Number("presence_penalty", &p.PresencePenalty, -maxPenalty, maxPenalty)
@@ -75,7 +75,7 @@ func (q *request) decodePenalties(o *wire.Fields) {
 	}
 }
 
-// decodeSeed reads any whole number; -1 is random, as without the field.
+// decodeSeed reads an integer. As without the field, -1 means a random seed.
 func (q *request) decodeSeed(o *wire.Fields) {
 	seed := -1
 	if o.Integer("seed", &seed, math.MinInt, math.MaxInt); seed != -1 {
@@ -83,7 +83,7 @@ func (q *request) decodeSeed(o *wire.Fields) {
 	}
 }
 
-// decodeLength reads how long the answer may be, and the prompt with it.
+// decodeLength reads the maximum length of the answer, and of prompt and answer together.
 func (q *request) decodeLength(o *wire.Fields) {
 	if o.Has("num_predict") {
 		if o.Integer("num_predict", &q.MaxTokens, -2, math.MaxInt32); q.MaxTokens <= 0 {
@@ -93,7 +93,7 @@ func (q *request) decodeLength(o *wire.Fields) {
 	o.Integer("num_ctx", &q.context, 1, math.MaxInt32)
 }
 
-// fit bounds prompt and answer by num_ctx. A larger one than the server's own context changes nothing.
+// fit limits prompt and answer to num_ctx. A value above the server's own context has no effect.
 func (q *request) fit() error {
 	if q.context == 0 || q.context >= q.model.Limit() {
 		return nil
@@ -108,7 +108,7 @@ func (q *request) fit() error {
 	return nil
 }
 
-// params are the defaults as Ollama's /api/show writes them.
+// params returns the default parameters in the form of Ollama's /api/show.
 func params(m *generate.Model) (list []struct {
 	name  string
 	value float64

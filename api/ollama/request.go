@@ -19,26 +19,27 @@ type request struct {
 	generate.Request
 	model        *generate.Model
 	conversation generate.Conversation
-	chat         bool // else /api/generate
+	chat         bool // /api/chat, otherwise /api/generate
 	stream       bool
-	empty        bool // nothing to answer: the client asks that the model is loaded or, with unload, unloaded
+	empty        bool // no prompt: the request only loads the model or, with unload, unloads it
 	unload       bool // keep_alive is 0
 	hidden       bool // thinking is not shown
 	keepIDs      bool // the last object has the ids of prompt and answer
-	context      int  // num_ctx; 0: none
+	context      int  // num_ctx; 0: not set
 	times        times
 }
 
-// times are those that an answer shows.
+// times are the points in time from which an answer's durations are computed.
 type times struct{ begin, started, first time.Time }
 
-// renderCopies is how often the text of a conversation is in memory while it is rendered and encoded.
+// renderCopies is the number of copies of a conversation's text that are in memory while it is
+// rendered and encoded.
 const renderCopies = 4
 
-// maxLogProbs is the most likeliest tokens beside each.
+// maxLogProbs is the maximum number of alternative tokens per token.
 const maxLogProbs = 20
 
-// unsupported change Ollama's answer, and this server does not have them.
+// unsupported change Ollama's answer, and this server does not implement them.
 var unsupported = []wire.Unsupported{
 	{Field: "images", Reason: "this model reads text only."},
 	{Field: "suffix", Reason: "text is not inserted; put both parts into the prompt."},
@@ -67,7 +68,7 @@ func decode(f *wire.Fields, m *generate.Model, chat bool) *request {
 	return q
 }
 
-// decodeFormat reads "json", or a schema that the answer satisfies.
+// decodeFormat reads "json", or a schema for the answer.
 func (q *request) decodeFormat(f *wire.Fields) {
 	f.Like("format", new(string), map[string]any{})
 	raw, ok := f.Raw("format")
@@ -88,7 +89,7 @@ func (q *request) decodeFormat(f *wire.Fields) {
 	}
 }
 
-// decodeThink reads whether the model reasons, true or false, or how much.
+// decodeThink reads whether the model reasons, or the effort.
 func (q *request) decodeThink(f *wire.Fields) {
 	f.Like("think", new(bool), "")
 	raw, ok := f.Raw("think")
@@ -108,7 +109,7 @@ func (q *request) decodeThink(f *wire.Fields) {
 		on = true
 	}
 	if on && !f.Describes() && !thinks(q.model) {
-		f.FailWith(wire.Invalidf("", "%q does not support thinking", q.model.Name)) // as Ollama says it
+		f.FailWith(wire.Invalidf("", "%q does not support thinking", q.model.Name)) // Ollama's message
 	}
 	q.hidden = !on
 	arguments := map[string]any{}
@@ -116,7 +117,7 @@ func (q *request) decodeThink(f *wire.Fields) {
 		arguments[name] = on
 	}
 	if effort == "max" {
-		effort = "high" // templates know no more
+		effort = "high" // templates have no higher value
 	}
 	if effort != "" {
 		arguments["reasoning_effort"] = effort
@@ -124,8 +125,8 @@ func (q *request) decodeThink(f *wire.Fields) {
 	q.conversation.Arguments = arguments
 }
 
-// keepsNothing reports whether keep_alive, how long the model stays loaded after the request, is 0: as a duration or a
-// number of seconds. Other values change nothing.
+// keepsNothing reports whether keep_alive is 0, as a duration or as a number of seconds. It is the
+// time that the model stays loaded after the request. Other values have no effect.
 func keepsNothing(f *wire.Fields) bool {
 	raw, ok := f.Raw("keep_alive")
 	if !ok {
@@ -143,7 +144,7 @@ func keepsNothing(f *wire.Fields) bool {
 	return err == nil && d == 0
 }
 
-// asksToUnload reports whether a request has nothing to answer and keep_alive 0, as that of ollama stop.
+// asksToUnload reports whether a request has no prompt and keep_alive 0, as ollama stop sends it.
 func asksToUnload(f *wire.Fields, chat bool) bool {
 	if f.Describes() || !keepsNothing(f) {
 		return false
@@ -159,7 +160,7 @@ func asksToUnload(f *wire.Fields, chat bool) bool {
 	return prompt == "" && system == "" && f.Count("context") == 0
 }
 
-// decodeChat reads the body of POST /api/chat. Errors are of type *wire.Error.
+// decodeChat decodes the body of POST /api/chat. Errors are of type *wire.Error.
 func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*request, error) {
 	q := decode(f, m, true)
 	q.Param = "messages"
@@ -178,7 +179,7 @@ func (q *request) converse(ctx context.Context) error {
 	if err := q.model.Converse(ctx, *c, &q.Request); err != nil {
 		return err
 	}
-	c.Messages, c.Tools = nil, nil // they are in the prompt
+	c.Messages, c.Tools = nil, nil // the prompt contains them
 	return q.finish(ctx)
 }
 
@@ -190,7 +191,7 @@ func (q *request) finish(ctx context.Context) error {
 	return q.model.Constrain(ctx, &q.Request)
 }
 
-// decodeGenerate reads the body of POST /api/generate. Errors are of type *wire.Error.
+// decodeGenerate decodes the body of POST /api/generate. Errors are of type *wire.Error.
 func decodeGenerate(ctx context.Context, f *wire.Fields, m *generate.Model) (*request, error) {
 	q := decode(f, m, false)
 	var prompt, system string
@@ -224,7 +225,7 @@ func decodeGenerate(ctx context.Context, f *wire.Fields, m *generate.Model) (*re
 	return q, q.fit()
 }
 
-// continued makes the prompt as it is the beginning of the text.
+// continued makes a prompt from a raw text, which the model continues.
 func (q *request) continued(ctx context.Context, prompt, system string, raw bool, before []int32) error {
 	if system != "" {
 		why := "the prompt is raw"
@@ -245,7 +246,7 @@ func tooLong(prompt, limit int) string {
 	return fmt.Sprintf("The prompt has %d tokens, and num_ctx is %d: raise it, or leave it out.", prompt, limit)
 }
 
-// short is the beginning of a text of the client, for errors.
+// short returns the start of a client's text, for errors.
 func short(s string) string {
 	const most = 64
 	if len(s) > most {

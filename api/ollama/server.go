@@ -9,25 +9,25 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// A Server answers for a list of models. Its methods are safe for concurrent use.
+// A Server serves Ollama's API for a list of models. It is safe for concurrent use.
 type Server struct {
 	models    *generate.Models
 	version   string
 	keepAlive time.Duration
 }
 
-// New serves models. version is Heft's, shown by /api/version.
+// New returns a server of models. version is Heft's version, which /api/version shows.
 func New(models *generate.Models, version string) *Server {
 	return &Server{models: models, version: version, keepAlive: wire.KeepAlive}
 }
 
-// Chat is POST /api/chat.
+// Chat serves POST /api/chat.
 func (s *Server) Chat(w http.ResponseWriter, r *http.Request) { s.serve(w, r, true) }
 
-// Generate is POST /api/generate.
+// Generate serves POST /api/generate.
 func (s *Server) Generate(w http.ResponseWriter, r *http.Request) { s.serve(w, r, false) }
 
-// serve answers the requests of one of the endpoints.
+// serve serves both endpoints.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, chat bool) {
 	begin := time.Now()
 	var q *request
@@ -42,8 +42,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, chat bool) {
 	respond(w, err)
 }
 
-// decode reads a request, and loads its model unless the request asks that the model is unloaded. Errors are of type
-// *wire.Error.
+// decode decodes a request. It loads the model, unless the request asks to unload it. Errors are of
+// type *wire.Error.
 func (s *Server) decode(ctx context.Context, f *wire.Fields, chat bool) (*request, error) {
 	if asksToUnload(f, chat) {
 		return s.decodeUnload(ctx, f, chat)
@@ -58,7 +58,8 @@ func (s *Server) decode(ctx context.Context, f *wire.Fields, chat bool) (*reques
 	return decodeGenerate(ctx, f, m)
 }
 
-// decodeUnload asks the model's list to unload the model of a request. The answer has the model's name.
+// decodeUnload unloads the model of a request when it is no longer used. The answer has the model's
+// name.
 func (s *Server) decodeUnload(ctx context.Context, f *wire.Fields, chat bool) (*request, error) {
 	name, err := generate.NameOf(f)
 	if err != nil {

@@ -2,10 +2,10 @@ package ollama
 
 import "github.com/heftai/heft/api/wire"
 
-// ErrorType is a value of the type of errors, for the document of the API.
+// ErrorType returns a value of the type of errors, for the API description.
 func ErrorType() any { return errorBody{} }
 
-// The answers of lists, versions and single embeddings.
+// The responses of lists, versions and single embeddings.
 type (
 	tagList struct {
 		Models []listed `json:"models"`
@@ -22,7 +22,7 @@ type (
 	}
 )
 
-// Types are the types of this package's endpoints, by method and path.
+// Types returns the types of this package's endpoints by method and path.
 func Types() map[string]wire.Types {
 	all := map[string]wire.Types{
 		"POST /api/chat":       {Summary: "Answers a conversation as Ollama does.", Reads: wire.ReadsBody, Answer: reply{}, Events: []any{reply{}}, Lines: true},

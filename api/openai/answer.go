@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// envelope has the first fields of an answer and of each chunk.
+// envelope has the first fields of a response and of each chunk.
 type envelope struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
@@ -16,23 +16,23 @@ type envelope struct {
 	Model   string `json:"model"`
 }
 
-// body is an answer of generated text, or a chunk of one, whose choices are of type C.
+// body is a response with generated text, or a chunk of one. Its choices are of type C.
 type body[C any] struct {
 	envelope
 	Choices []C `json:"choices"`
-	// Usage is left out where it is nil. A nil *usage is shown as null.
+	// Usage is omitted if it is nil. A nil *usage is written as null.
 	Usage any `json:"usage,omitzero"`
-	// Scores are of a conversation's prompt.
+	// Scores are those of a conversation's prompt.
 	Scores *promptScores `json:"prompt_logprobs,omitzero"`
 }
 
-// generation is a request that text is generated for: it knows how its answer is written.
+// generation is a request for generated text. It also writes its answer.
 type generation interface {
 	base() *common
-	requests() []generate.Request // one a prompt
-	// answer reads all of runs and returns the body of an answer that is sent at once.
+	requests() []generate.Request // one per prompt
+	// answer reads all of runs and returns the body of a response that is sent at once.
 	answer(ctx context.Context, runs *generate.Generations) (sender, error)
-	// stream returns what sends the answer in chunks.
+	// stream returns the stream that sends the answer in chunks.
 	stream(*wire.Events) stream
 }
 
@@ -41,13 +41,13 @@ type sender interface{ send(http.ResponseWriter) }
 
 // stream sends an answer in chunks.
 type stream interface {
-	// part sends new output of one choice, and in an event of its own that the choice has ended.
+	// part sends new output of one choice. The end of a choice is sent in an event of its own.
 	part(generate.PromptDelta) error
 	// end sends what follows the last part.
 	end(generate.Usage) error
 }
 
-// answer is an endpoint that generates text for the requests that decode makes.
+// answer serves an endpoint that generates text. decode decodes its requests.
 func answer[G generation](s *Server, w http.ResponseWriter, r *http.Request, decode func(context.Context, *wire.Fields, *generate.Model) (G, error)) {
 	var g G
 	err := s.read(r, func(ctx context.Context, f *wire.Fields, m *generate.Model) (err error) {
@@ -61,7 +61,7 @@ func answer[G generation](s *Server, w http.ResponseWriter, r *http.Request, dec
 	respond(w, s.generate(r.Context(), w, g))
 }
 
-// generate answers g, at once or in chunks.
+// generate generates the answer to g and sends it, at once or in chunks.
 func (s *Server) generate(ctx context.Context, w http.ResponseWriter, g generation) error {
 	runs, err := g.base().model.StartAll(ctx, g.requests())
 	if err != nil {
@@ -88,15 +88,16 @@ func (s *Server) generate(ctx context.Context, w http.ResponseWriter, g generati
 	return nil
 }
 
-// record tells the access log of an answer.
+// record adds an answer's tokens to the access log.
 func record(ctx context.Context, u generate.Usage) { wire.RecordTokens(ctx, u.Prompt, u.Completion) }
 
 // chunks writes the chunks of one answer.
 type chunks[C any] struct {
 	envelope
 	out       *wire.Events
-	withUsage bool // null in every chunk but one of its own, the last
-	// running is the usage so far, shown in every chunk; nil unless the client asked for it.
+	withUsage bool // usage is null in all chunks except the last, which has only the usage
+	// running is the usage so far, which every chunk shows. It is nil unless the client requested
+	// it.
 	running *usage
 }
 
@@ -111,7 +112,7 @@ func newChunks[C any](c *common, object string, out *wire.Events, requests []gen
 	return chunks
 }
 
-// count adds the tokens of a part to the running usage.
+// count adds the tokens of a delta to the running usage.
 func (c *chunks[C]) count(p *generate.PromptDelta) {
 	if c.running != nil {
 		c.running.Completion += len(p.Tokens)

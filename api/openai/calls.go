@@ -2,12 +2,12 @@ package openai
 
 import "github.com/heftai/heft/api/generate"
 
-// toolCall is a call that a message has.
+// toolCall is a call in a message.
 type toolCall struct {
 	ID       string      `json:"id"`
 	Type     string      `json:"type"`
 	Function *function   `json:"function,omitzero"`
-	Custom   *customCall `json:"custom,omitzero"` // in place of a function
+	Custom   *customCall `json:"custom,omitzero"` // instead of a function
 }
 
 type function struct {
@@ -26,7 +26,7 @@ func (toolCall) Samples() []any {
 	return []any{toolCall{Type: typeFunction, Function: &function{}}, toolCall{Type: typeCustom, Custom: &customCall{}}}
 }
 
-// toolCallDelta is new output of a call. Only the first of a call has ID, type and name.
+// toolCallDelta is new output of a call. Only the first delta of a call has id, type and name.
 type toolCallDelta struct {
 	Index    int            `json:"index"`
 	ID       string         `json:"id,omitzero"`
@@ -50,7 +50,7 @@ const (
 	typeCustom   = "custom"
 )
 
-// addCall joins a call from its pieces.
+// addCall adds a piece of a call to calls.
 func addCall(calls []toolCall, c generate.Call) []toolCall {
 	if c.Name != "" {
 		begun := toolCall{Type: typeFunction, Function: &function{Name: c.Name}}
@@ -71,8 +71,8 @@ func addCall(calls []toolCall, c generate.Call) []toolCall {
 	return calls
 }
 
-// callDeltas are the pieces as they are sent. If the model's id comes after the call's first piece,
-// the call keeps the id that the server made.
+// callDeltas converts pieces of calls to deltas. If the model writes its id after the call's first
+// piece, the call keeps the id that the server made.
 func callDeltas(pieces []generate.Call) []toolCallDelta {
 	var out []toolCallDelta
 	for _, c := range pieces {
@@ -92,7 +92,7 @@ func callDeltas(pieces []generate.Call) []toolCallDelta {
 	return out
 }
 
-// withoutMore drops the pieces of all calls but the first.
+// withoutMore drops the pieces of all calls except the first.
 func withoutMore(pieces []generate.Call) []generate.Call {
 	for i, c := range pieces {
 		if c.Index > 0 {
@@ -102,7 +102,7 @@ func withoutMore(pieces []generate.Call) []generate.Call {
 	return pieces
 }
 
-// outcome is how an answer ended, as far as its calls decide it.
+// outcome says how an answer's calls affect its finish_reason.
 type outcome struct{ called, broken bool }
 
 func (o *outcome) add(pieces []generate.Call) {
@@ -115,8 +115,8 @@ func (o *outcome) add(pieces []generate.Call) {
 // finishCalls is the finish_reason of an answer with calls.
 const finishCalls = "tool_calls"
 
-// reason is the finish_reason. It is not tool_calls if a call is broken, so that clients do not act
-// on it.
+// reason returns the finish_reason. If a call is broken, it is not tool_calls, so that clients do
+// not execute the calls.
 func (o outcome) reason(engine string) string {
 	if engine == "stop" && o.called && !o.broken {
 		return finishCalls

@@ -13,13 +13,13 @@ import (
 // chatRequest is the body of POST /v1/chat/completions.
 type chatRequest struct {
 	common
-	thought bool   // reasoning is shown
-	single  bool   // no call after the first is
-	expects string // what the answer may be, about
-	named   bool   // tool_choice names the function
+	thought bool   // show reasoning
+	single  bool   // drop all calls after the first
+	expects string // the predicted answer
+	named   bool   // tool_choice names a function
 }
 
-// chatChoice is a choice of an answer that is sent at once.
+// chatChoice is a choice of a response that is sent at once.
 type chatChoice struct {
 	Index     int           `json:"index"`
 	Message   chatMessage   `json:"message"`
@@ -37,7 +37,7 @@ type chatMessage struct {
 	Calls []toolCall `json:"tool_calls,omitzero"`
 }
 
-// thoughts are an answer's reasoning, under the name of most servers and under that of newer ones.
+// thoughts are an answer's reasoning, under two names: that of most servers and that of newer ones.
 type thoughts struct {
 	ReasoningContent string `json:"reasoning_content,omitzero"`
 	Reasoning        string `json:"reasoning,omitzero"`
@@ -60,7 +60,7 @@ type chatDelta struct {
 	Calls []toolCallDelta `json:"tool_calls,omitzero"`
 }
 
-// ChatCompletions is POST /v1/chat/completions.
+// ChatCompletions serves POST /v1/chat/completions.
 func (s *Server) ChatCompletions(w http.ResponseWriter, r *http.Request) { answer(s, w, r, decodeChat) }
 
 func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRequest, error) {
@@ -104,7 +104,8 @@ func decodeChat(ctx context.Context, f *wire.Fields, m *generate.Model) (*chatRe
 	return q, m.Constrain(ctx, &q.Request)
 }
 
-// decodePrediction reads prediction: a text that the answer is expected to resemble, or parts of it.
+// decodePrediction reads prediction: the text, or parts of a text, that the answer is expected to
+// resemble.
 func decodePrediction(f *wire.Fields) (expected string) {
 	p, ok := f.Object("prediction")
 	if !ok {
@@ -157,8 +158,8 @@ func (q *chatRequest) answer(ctx context.Context, runs *generate.Generations) (s
 	return out, nil
 }
 
-// finish is the finish_reason of an answer. OpenAI answers "stop", not "tool_calls", if tool_choice
-// names the function.
+// finish returns the finish_reason of an answer. Like OpenAI it returns "stop", not "tool_calls",
+// if tool_choice names the function.
 func (q *chatRequest) finish(reason string) string {
 	if q.named && reason == finishCalls {
 		return "stop"
@@ -166,7 +167,7 @@ func (q *chatRequest) finish(reason string) string {
 	return reason
 }
 
-// edit removes the parts that the request hides.
+// edit removes the parts of p that the request hides.
 func (q *chatRequest) edit(p *generate.PromptDelta) {
 	if !q.thought {
 		p.Reasoning = ""
@@ -174,12 +175,12 @@ func (q *chatRequest) edit(p *generate.PromptDelta) {
 	if q.single {
 		p.Calls = withoutMore(p.Calls)
 	}
-	if p.Choice > 0 { // all choices have the same prompt, which the answer shows once
+	if p.Choice > 0 { // all choices have the same prompt, which is shown once
 		p.Prompt = nil
 	}
 }
 
-// message is the answer of one choice.
+// message returns the message of one choice.
 func (a *collected) message() chatMessage {
 	m := chatMessage{Role: "assistant", Calls: a.calls}
 	if thought := a.thought.String(); thought != "" {
@@ -237,7 +238,7 @@ func (s *chatStream) part(p generate.PromptDelta) error {
 	return s.send(chatChunkChoice{Index: p.Choice, Finish: &finish})
 }
 
-// delta is new output of a message.
+// delta returns new output of a message.
 func delta(p *generate.PromptDelta) chatDelta {
 	d := chatDelta{thoughts: thoughts{p.Reasoning, p.Reasoning}, Calls: callDeltas(p.Calls)}
 	if p.Text != "" {

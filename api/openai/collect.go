@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/api/generate"
 )
 
-// collected is one choice of an answer that is sent at once.
+// collected is one choice of a response that is sent at once.
 type collected struct {
 	text    strings.Builder
 	thought strings.Builder
@@ -20,9 +20,9 @@ type collected struct {
 	finish string
 }
 
-// collect reads all of runs; choice i of run k is answer k·n+i. edit, if there is one, says
-// what of each part counts. The answer's memory is reserved in the request's claim as it grows.
-// Generation pauses while there is none; if none becomes free, collect fails with an *wire.Error.
+// collect reads all of runs; choice i of run k is answer k·n+i. edit, if not nil, edits each delta
+// before it is collected. The answer's memory is reserved in the request's claim as it grows.
+// Generation pauses while no memory is free. If none becomes free, collect returns a *wire.Error.
 func (c *common) collect(ctx context.Context, runs *generate.Generations, count int, edit func(*generate.PromptDelta)) ([]collected, error) {
 	answers := make([]collected, count)
 	memory := generate.NewAnswerMemory(ctx)

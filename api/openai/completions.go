@@ -14,16 +14,16 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// maxPrompts bounds the prompts of one request.
+// maxPrompts is the maximum number of prompts of a request.
 const maxPrompts = 1024
 
 // completionRequest is the body of POST /v1/completions.
 type completionRequest struct {
 	common
-	prompts []generate.Request // one a prompt
+	prompts []generate.Request // one per prompt
 	texts   []string           // of the prompts, for echo
 	echo    bool
-	echoed  bool // logprobs have those of the prompt, too
+	echoed  bool // logprobs include those of the prompt
 }
 
 // completionChoice is a choice of an answer, or new output of one in a stream.
@@ -37,7 +37,7 @@ type completionChoice struct {
 	Scores    *promptScores       `json:"prompt_logprobs,omitzero"`
 }
 
-// Completions is POST /v1/completions.
+// Completions serves POST /v1/completions.
 func (s *Server) Completions(w http.ResponseWriter, r *http.Request) {
 	answer(s, w, r, decodeCompletion)
 }
@@ -110,14 +110,14 @@ func (q *completionRequest) decodePrompts(ctx context.Context, raw json.RawMessa
 	return wire.ClaimOf(ctx).Keep(q.echoBytes())
 }
 
-// promptsOf tells the forms of a prompt apart. An empty list is one of no prompts.
+// promptsOf distinguishes the forms of a prompt. An empty list is a list of no prompts.
 func promptsOf(raw json.RawMessage) (texts []string, lists [][]int32, ok bool) {
 	switch first := firstElement(raw); {
 	case bytes.HasPrefix(bytes.TrimSpace(raw), []byte(`"`)):
 		var text string
 		err := json.Unmarshal(raw, &text)
 		return []string{text}, nil, err == nil
-	case first == 0: // an empty list, or none
+	case first == 0: // an empty list, or not a list
 		return nil, nil, json.Unmarshal(raw, &lists) == nil
 	case first == '"':
 		var several []*string // nil for null
@@ -128,7 +128,7 @@ func promptsOf(raw json.RawMessage) (texts []string, lists [][]int32, ok bool) {
 			texts = append(texts, *t)
 		}
 		return texts, nil, true
-	case bytes.Contains(raw, []byte("null")): // which Go reads as a zero
+	case bytes.Contains(raw, []byte("null")): // Go decodes null as 0
 		return nil, nil, false
 	case first == '[':
 		err := json.Unmarshal(raw, &lists)
@@ -139,8 +139,8 @@ func promptsOf(raw json.RawMessage) (texts []string, lists [][]int32, ok bool) {
 	return nil, [][]int32{ids}, err == nil
 }
 
-// firstElement is what the first element of a list begins with, 0 for an empty list and what is
-// none.
+// firstElement returns the first byte of a list's first element, or 0 if raw is an empty list or
+// not a list.
 func firstElement(raw json.RawMessage) byte {
 	list, ok := bytes.CutPrefix(bytes.TrimSpace(raw), []byte("["))
 	if list = bytes.TrimLeft(list, " \t\r\n"); !ok || list[0] == ']' {
@@ -149,7 +149,7 @@ func firstElement(raw json.RawMessage) byte {
 	return list[0]
 }
 
-// echoTexts keeps what stands before each answer: the prompt as it was given, or decoded.
+// echoTexts stores the text before each answer: the prompt as the client sent it, or decoded.
 func (q *completionRequest) echoTexts(texts []string) {
 	for i, p := range q.prompts {
 		switch {
@@ -163,11 +163,11 @@ func (q *completionRequest) echoTexts(texts []string) {
 	}
 }
 
-// The bytes of a prompt's token in a chunk that shows its log-probability, and of each of the likeliest
-// ids with it.
+// The bytes of a prompt's token, and of each alternative token, in a chunk that shows
+// log-probabilities.
 const echoTokenBytes, echoTopBytes = 300, 120
 
-// echoBytes is the memory of the prompts that are shown before the answers.
+// echoBytes returns the memory of the prompts that are shown before the answers.
 func (q *completionRequest) echoBytes() int {
 	n := 0
 	for _, text := range q.texts {
@@ -181,7 +181,7 @@ func (q *completionRequest) echoBytes() int {
 	return n
 }
 
-// before is the text that choice i begins with.
+// before returns the text that choice i starts with.
 func (q *completionRequest) before(i int) string {
 	if !q.echo {
 		return ""
@@ -222,7 +222,7 @@ func (q *completionRequest) answer(ctx context.Context, runs *generate.Generatio
 	return out, nil
 }
 
-// echoedTokens are the tokens of the prompt that logprobs begin with.
+// echoedTokens returns the tokens of the prompt that logprobs start with.
 func (q *completionRequest) echoedTokens(prompt []generate.Token) []generate.Token {
 	if !q.echoed {
 		return nil

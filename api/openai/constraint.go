@@ -8,9 +8,9 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// decodeConstraint reads the fields that say what the content of an answer must be: OpenAI's
-// response_format, vLLM's structured_outputs and guided_*, llama.cpp's grammar and json_schema, TGI's
-// grammar. At most one of them may be set.
+// decodeConstraint reads the fields that restrict the content of an answer: OpenAI's
+// response_format, vLLM's structured_outputs and guided_*, llama.cpp's grammar and json_schema,
+// TGI's grammar. At most one of them may be set.
 func decodeConstraint(f *wire.Fields) *generate.Constraint {
 	d := &constraints{f: f}
 	d.responseFormat()
@@ -30,7 +30,7 @@ type constraints struct {
 	found *generate.Constraint
 }
 
-// add keeps c, if it is the only one.
+// add stores c, or an error if there is already a constraint.
 func (d *constraints) add(c generate.Constraint) {
 	if d.found != nil {
 		d.f.FailAt(c.Field, "'%s' and '%s' exclude each other.", d.found.Field, c.Field)
@@ -62,7 +62,7 @@ func (d *constraints) responseFormat() {
 	case "json_schema":
 		s, ok := o.Object("json_schema")
 		if !ok {
-			if o.Has("schema") { // as llama.cpp takes it
+			if o.Has("schema") { // llama.cpp's form
 				d.schema(o, "schema")
 				return
 			}

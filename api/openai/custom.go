@@ -7,7 +7,8 @@ import (
 	"github.com/heftai/heft/internal/chat"
 )
 
-// isCustom reports whether a tool, a call or a choice is of a custom tool, which takes a text in place of arguments.
+// isCustom reports whether d is a custom tool, or a call or a choice of one. A custom tool takes a
+// text instead of arguments.
 func isCustom(d *chat.Dict) bool {
 	kind, _ := d.Get("type")
 	return kind == typeCustom
@@ -31,8 +32,8 @@ func decodeCustom(f *wire.Fields, at string, d *chat.Dict, c *generate.Conversat
 	}
 }
 
-// decodeFormat reads {"type": "text"} or {"type": "grammar", "grammar": {"syntax": …, "definition": …}}. Some clients have
-// the two in the format itself, as the Responses API has them.
+// decodeFormat reads {"type": "text"} or {"type": "grammar", "grammar": {"syntax": …, "definition":
+// …}}. As in the Responses API, syntax and definition may also be in the format itself.
 func decodeFormat(f *wire.Fields, at string, format *chat.Dict, t *generate.Custom) {
 	switch kind, _ := format.Get("type"); kind {
 	case "text":

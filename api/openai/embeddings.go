@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxInputs bounds the inputs of one request, as OpenAI does.
+	// maxInputs is the maximum number of inputs of a request, the same as OpenAI's.
 	maxInputs = 2048
-	// maxDimensions is beyond the width of any model.
+	// maxDimensions exceeds the width of any model.
 	maxDimensions = 1 << 20
 )
 
@@ -30,7 +30,7 @@ type embeddingRequest struct {
 	truncate int // tokens of an input that are kept; 0: all
 }
 
-// embeddings is the answer.
+// embeddings is the response.
 type embeddings struct {
 	Object string         `json:"object"`
 	Data   []embedding    `json:"data"`
@@ -41,7 +41,7 @@ type embeddings struct {
 type embedding struct {
 	Object string `json:"object"`
 	Index  int    `json:"index"`
-	// Embedding is a list of numbers, or a string of their bytes.
+	// Embedding is a list of numbers, or their bytes in base64.
 	Embedding any `json:"embedding"`
 }
 
@@ -50,7 +50,7 @@ type embeddingUsage struct {
 	Total  int `json:"total_tokens"`
 }
 
-// Embeddings is POST /v1/embeddings.
+// Embeddings serves POST /v1/embeddings.
 func (s *Server) Embeddings(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.embed(r)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Server) Embeddings(w http.ResponseWriter, r *http.Request) {
 	_ = answer.write(w) // the client has disconnected
 }
 
-// write encodes one embedding at a time, as the text of all is several times their size.
+// write encodes one embedding at a time, because the JSON of all is several times their size.
 func (e *embeddings) write(w io.Writer) error {
 	list := e.Data
 	rest := *e
@@ -116,7 +116,8 @@ func (s *Server) embed(r *http.Request) (*embeddings, error) {
 	return answer, nil
 }
 
-// inBase64 is how the official client asks for vectors: float32 in little-endian order.
+// inBase64 returns the form that OpenAI's client requests: float32 in little-endian order, in
+// base64.
 func inBase64(v []float32) string {
 	b := make([]byte, 0, 4*len(v))
 	for _, x := range v {

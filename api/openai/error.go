@@ -10,10 +10,12 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// WriteError is the wire.ErrorWriter of this dialect. It logs errors that the operator must act on.
+// WriteError is the wire.ErrorWriter of this dialect. It logs errors that need the operator's
+// attention.
 func WriteError(w http.ResponseWriter, err error) { openaijson.WriteError(w, err) }
 
-// failStream ends a stream with err: as an answer if nothing was sent, else as an event.
+// failStream ends a stream with err. If nothing was sent yet, err is a response; otherwise it is an
+// event.
 func failStream(e *wire.Events, err error) error {
 	if !e.Started() || errors.Is(err, wire.ErrGone) {
 		return err

@@ -12,8 +12,8 @@ type usage struct {
 	Prompt     int            `json:"prompt_tokens"`
 	Completion int            `json:"completion_tokens"`
 	Total      int            `json:"total_tokens"`
-	Details    *promptDetails `json:"prompt_tokens_details,omitzero"` // left out while the answer is made
-	// Answer is there if a part of the answer is reasoning or was predicted.
+	Details    *promptDetails `json:"prompt_tokens_details,omitzero"` // omitted in running usage
+	// Answer is set if a part of the answer is reasoning or was predicted.
 	Answer *answerDetails `json:"completion_tokens_details,omitzero"`
 }
 
@@ -35,7 +35,7 @@ func newUsage(u generate.Usage) *usage {
 	return out
 }
 
-// completionLogProbs are those of /v1/completions: lists with an entry a token.
+// completionLogProbs are those of /v1/completions: lists with one entry per token.
 type completionLogProbs struct {
 	Tokens  []string             `json:"tokens"`
 	LogProb []*float32           `json:"token_logprobs"`
@@ -43,7 +43,7 @@ type completionLogProbs struct {
 	Offset  []int                `json:"text_offset"`
 }
 
-// add appends tokens whose text begins at offset. The first of a prompt has no
+// add appends tokens whose text starts at offset. The first token of a prompt has no
 // log-probability.
 func (l *completionLogProbs) add(n openaijson.TokenNames, tokens []generate.Token, offset int, prompt bool) {
 	for i, t := range tokens {
@@ -60,11 +60,12 @@ func (l *completionLogProbs) add(n openaijson.TokenNames, tokens []generate.Toke
 	}
 }
 
-// legacyTop are the likeliest ids at a token's place, and the token itself, by their texts.
+// legacyTop returns the log-probabilities of the alternative tokens and of the token itself, by
+// their texts.
 func legacyTop(n openaijson.TokenNames, t *generate.Token) map[string]float32 {
 	top := make(map[string]float32, len(t.Top)+1)
 	for _, p := range t.Top {
-		if name := legacyText(n, p.ID); !has(top, name) { // the likelier of two with one text
+		if name := legacyText(n, p.ID); !has(top, name) { // of two tokens with the same text the more likely one
 			top[name] = openaijson.Finite(p.LogProb)
 		}
 	}
@@ -76,7 +77,8 @@ func legacyTop(n openaijson.TokenNames, t *generate.Token) map[string]float32 {
 
 func has(m map[string]float32, key string) bool { _, ok := m[key]; return ok }
 
-// legacyText marks a token that is not a text by itself, as OpenAI does there.
+// legacyText returns a token's text. It marks a token that is no valid text by itself as OpenAI
+// does in this endpoint.
 func legacyText(n openaijson.TokenNames, id int32) string {
 	text, _, whole := n.Name(id)
 	if !whole {
@@ -99,7 +101,7 @@ func newChatLogProbs(n openaijson.TokenNames, tokens []generate.Token) *chatLogP
 	return l
 }
 
-// ids are the ids of tokens, never nil.
+// ids returns the ids of tokens. The result is never nil.
 func ids(tokens []generate.Token) []int32 {
 	out := make([]int32, len(tokens))
 	for i, t := range tokens {
@@ -108,18 +110,19 @@ func ids(tokens []generate.Token) []int32 {
 	return out
 }
 
-// promptScores stands for the log-probabilities of a prompt, which are written token by token.
+// promptScores is a placeholder for the log-probabilities of a prompt, which are written token by
+// token.
 type promptScores struct{}
 
-// promptToken is a token at a place of a prompt, as vLLM has it.
+// promptToken is a token at a position of a prompt, in vLLM's form.
 type promptToken struct {
 	LogProb float32 `json:"logprob"`
-	Rank    int     `json:"rank"` // 1 for the likeliest
+	Rank    int     `json:"rank"` // 1 for the most likely
 	Text    string  `json:"decoded_token"`
 }
 
-// promptScores writes null for the first token of a prompt, and for each other an object of ids: the token itself and
-// the top likeliest ones.
+// promptScores writes a list with one element per token of the prompt: null for the first, and for
+// each other an object by id with the token itself and the top most likely ones.
 func (w *pieces) promptScores(m *generate.Model, top int, prompt []generate.Token) {
 	names := openaijson.TokenNames{Model: m}
 	_ = w.WriteByte('[')

@@ -15,20 +15,20 @@ import (
 	"github.com/heftai/heft/internal/lora"
 )
 
-// Adapters serves vLLM's endpoints that load and unload LoRA adapters. Clients name folders below
-// one folder of the server, never other paths.
+// Adapters serves vLLM's endpoints that load and unload LoRA adapters. Clients can only name
+// folders below one folder of the server.
 type Adapters struct {
 	models *generate.Models
 	dir    string
 }
 
-// NoAdapters is what both endpoints answer without a folder of adapters.
+// NoAdapters is the message of both endpoints if there is no folder of adapters.
 const NoAdapters = "This server loads no adapters: start serve with --lora-dir DIR."
 
-// NewAdapters serves the adapters below dir. With "" it answers 404.
+// NewAdapters returns the endpoints for the adapters below dir. If dir is "", they return 404.
 func NewAdapters(models *generate.Models, dir string) *Adapters { return &Adapters{models, dir} }
 
-// Load is POST /v1/load_lora_adapter.
+// Load serves POST /v1/load_lora_adapter.
 func (s *Adapters) Load(w http.ResponseWriter, r *http.Request) {
 	name, dir, base := "", "", ""
 	inPlace := false
@@ -56,7 +56,7 @@ func (s *Adapters) Load(w http.ResponseWriter, r *http.Request) {
 	success(w, "Success: LoRA adapter '"+name+"' added successfully.")
 }
 
-// Unload is POST /v1/unload_lora_adapter.
+// Unload serves POST /v1/unload_lora_adapter.
 func (s *Adapters) Unload(w http.ResponseWriter, r *http.Request) {
 	name := ""
 	err := s.read(r, func(f *wire.Fields) { requireString(f, "lora_name", &name) })
@@ -70,10 +70,10 @@ func (s *Adapters) Unload(w http.ResponseWriter, r *http.Request) {
 	success(w, "Success: LoRA adapter '"+name+"' removed successfully.")
 }
 
-// mostName bounds the fields of these requests in bytes.
+// mostName is the maximum length of the fields of these requests in bytes.
 const mostName = 512
 
-// requireString reads a field that must be there.
+// requireString reads a required string.
 func requireString(f *wire.Fields, name string, to *string) {
 	f.String(name, to)
 	switch {
@@ -93,8 +93,8 @@ func (s *Adapters) read(r *http.Request, decode func(*wire.Fields)) error {
 	return wire.ReadFields(r, decode)
 }
 
-// folder returns the folder of an adapter that a client names. Neither the folder nor its files may be outside the
-// server's folder, by a name or by a link.
+// folder returns the folder of the adapter with a client's name. Neither the folder nor its files
+// may be outside the server's folder, either by name or through a link.
 func (s *Adapters) folder(name string) (string, error) {
 	local, err := filepath.Localize(filepath.ToSlash(filepath.Clean(name)))
 	if err != nil || local == "." {
@@ -114,7 +114,7 @@ func (s *Adapters) folder(name string) (string, error) {
 	return filepath.Join(s.dir, local), nil
 }
 
-// success answers as vLLM does, in plain text.
+// success writes a success in vLLM's form, plain text.
 func success(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, text) // the client may have disconnected

@@ -11,11 +11,11 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// decodeConversation reads the messages and everything else that the template sees. It returns
+// decodeConversation decodes the messages and everything else that the template gets. It returns
 // nil after an error.
 func decodeConversation(f *wire.Fields, m *generate.Model) *generate.Conversation {
 	c := &generate.Conversation{}
-	r := &chat.Request{AddGenerationPrompt: true} // what template arguments may set
+	r := &chat.Request{AddGenerationPrompt: true} // may be changed by template arguments
 	decodeMessages(f, m, c)
 	decodeTools(f, c)
 	var effort, verbosity string
@@ -45,8 +45,8 @@ func decodeConversation(f *wire.Fields, m *generate.Model) *generate.Conversatio
 	return c
 }
 
-// decodeMessages reads the messages up to the first fault. A conversation whose text cannot fit the
-// context of m is not read further.
+// decodeMessages decodes the messages up to the first error. It stops if their text cannot fit into
+// the context of m.
 func decodeMessages(f *wire.Fields, m *generate.Model, c *generate.Conversation) {
 	f.Like("messages", []map[string]any{})
 	if !f.Has("messages") || f.Describes() {
@@ -90,11 +90,11 @@ func decodeMessages(f *wire.Fields, m *generate.Model, c *generate.Conversation)
 	f.Work(renderCopies * bytes)
 }
 
-// renderCopies is how often the text of a conversation is in memory while it is rendered and
-// encoded.
+// renderCopies is the number of copies of a conversation's text that are in memory while it is
+// rendered and encoded.
 const renderCopies = 4
 
-// eachText calls found with the texts of a message that was checked.
+// eachText calls found with the texts of a message that was already checked.
 func eachText(message *chat.Dict, found func(string)) {
 	content, _ := message.Get("content")
 	switch c := content.(type) {
@@ -139,7 +139,7 @@ func checkMessage(f *wire.Fields, at string, v chat.Value) {
 	case *chat.List:
 		checkParts(f, at+".content", c)
 	default:
-		if name != "tool" { // whose result may be any object
+		if name != "tool" { // a tool's result may be any object
 			f.Fail(at+".content", "Invalid type for '%s.content': expected a string or a list of parts.", at)
 		}
 	}
@@ -150,7 +150,8 @@ func checkMessage(f *wire.Fields, at string, v chat.Value) {
 	}
 }
 
-// tellRefusal makes the refusal of an assistant's message, which no template knows, its text.
+// tellRefusal makes the refusal of an assistant's message the message's text, because no template
+// reads refusal.
 func tellRefusal(message *chat.Dict) {
 	content, _ := message.Get("content")
 	if refusal, _ := message.Get("refusal"); content == nil && isString(refusal) {
@@ -173,8 +174,8 @@ func tellRefusal(message *chat.Dict) {
 	}
 }
 
-// checkPrefill rejects the marks with which other servers continue the last message, which is
-// message i.
+// checkPrefill rejects fields with which other servers continue the last message, which is message
+// i.
 func checkPrefill(f *wire.Fields, i int, last *chat.Dict) {
 	for _, name := range []string{"prefix", "partial"} {
 		if v, _ := last.Get(name); v == true {
@@ -204,7 +205,7 @@ func checkParts(f *wire.Fields, at string, parts *chat.List) {
 
 func isString(v chat.Value) bool { _, ok := v.(string); return ok }
 
-// decodeContinuation reads whether the answer is a message of its own.
+// decodeContinuation reads whether the answer continues the last message or is a new one.
 func decodeContinuation(f *wire.Fields, r *chat.Request) {
 	f.Bool("add_generation_prompt", &r.AddGenerationPrompt)
 	f.Like("continue_final_message", new(bool), "")

@@ -9,29 +9,30 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// modelList is the answer of GET /v1/models.
+// modelList is the response of GET /v1/models.
 type modelList struct {
 	Object string      `json:"object"`
 	Data   []modelCard `json:"data"`
 }
 
-// modelCard is the answer of GET /v1/models/{id}.
+// modelCard is the response of GET /v1/models/{id}.
 type modelCard struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
-	// vLLM's: an adapter's base, null for a base, and the most tokens.
+	// Parent and MaxModelLen are vLLM's: an adapter's base, null for a base model, and the maximum
+	// number of tokens.
 	Parent      *string `json:"parent"`
-	MaxModelLen int     `json:"max_model_len,omitzero"` // left out while it is unknown: the model was not loaded yet
-	// Status is known, loading, ready or failed; Error says why it failed.
+	MaxModelLen int     `json:"max_model_len,omitzero"` // omitted while it is unknown, before the model is loaded
+	// Status is known, loading, ready or failed. Error says why loading failed.
 	Status generate.ModelState `json:"status"`
 	Error  string              `json:"error,omitzero"`
-	// NoChat is why the model cannot chat; left out if it can.
+	// NoChat says why the model cannot chat. It is omitted if it can.
 	NoChat string `json:"no_chat,omitzero"`
 }
 
-// ListModels is GET /v1/models.
+// ListModels serves GET /v1/models.
 func (s *Server) ListModels(w http.ResponseWriter, r *http.Request) {
 	list := modelList{Object: "list", Data: []modelCard{}}
 	for _, m := range s.models.KnownTo(r.Context()) {
@@ -40,8 +41,8 @@ func (s *Server) ListModels(w http.ResponseWriter, r *http.Request) {
 	wire.WriteJSON(w, http.StatusOK, list)
 }
 
-// Model is GET /v1/models/{id}, where the route's "*" is the id: it may have slashes,
-// escaped or not.
+// Model serves GET /v1/models/{id}. The route's "*" is the id, which may contain slashes, escaped
+// or not.
 func (s *Server) Model(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("*")
 	if plain, err := url.PathUnescape(id); err == nil {

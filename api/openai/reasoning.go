@@ -6,14 +6,15 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// reasoningOptions say how the model reasons, as variables of the chat template.
+// reasoningOptions control the model's reasoning as variables of the chat template.
 type reasoningOptions struct {
-	effort string // "": not said
+	effort string // "": not set
 	on     *bool  // nil: the template decides
 }
 
-// decodeReasoning reads the budget of reasoning, and the other fields about it that are not reasoning_effort: OpenRouter's
-// object reasoning, whose effort is in place of that, and those of decodeThinking.
+// decodeReasoning reads the budget of reasoning and the other fields about it except
+// reasoning_effort: OpenRouter's object reasoning, whose effort may replace that field, and those
+// of decodeThinking.
 func (q *chatRequest) decodeReasoning(f *wire.Fields) (r reasoningOptions) {
 	o, ok := f.Object("reasoning")
 	if !ok {
@@ -40,8 +41,9 @@ func (q *chatRequest) decodeReasoning(f *wire.Fields) (r reasoningOptions) {
 	return r
 }
 
-// decodeThinking reads whether the model reasons: enable_thinking of DashScope and SGLang, type of the object thinking of
-// DeepSeek, GLM and Kimi, or enabled of OpenRouter's object reasoning. The objects may be nil.
+// decodeThinking reads whether the model reasons: enable_thinking of DashScope and SGLang, type of
+// the object thinking of DeepSeek, GLM and Kimi, or enabled of OpenRouter's object reasoning. The
+// objects may be nil.
 func decodeThinking(f, reasoning, thinking *wire.Fields) (on *bool) {
 	read := func(in *wire.Fields, name string, v bool) {
 		if on != nil && *on != v && f.Err() == nil {
@@ -76,7 +78,7 @@ func decodeThinking(f, reasoning, thinking *wire.Fields) (on *bool) {
 	return on
 }
 
-// apply sets the variables of the template that the request does not set itself.
+// apply sets the template variables that the request does not set itself.
 func (r *reasoningOptions) apply(c *generate.Conversation) {
 	set := func(name string, v any) {
 		if _, given := c.Arguments[name]; given {

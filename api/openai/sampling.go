@@ -10,13 +10,13 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Bounds of what a request may ask for.
+// Bounds of fields.
 const (
 	maxN        = 128
 	maxLogProbs = 20
 )
 
-// common is what completions and chat completions have in common.
+// common has the fields that completions and chat completions share.
 type common struct {
 	generate.Request
 	id              string
@@ -24,10 +24,10 @@ type common struct {
 	model           *generate.Model
 	Stream          bool
 	IncludeUsage    bool
-	ContinuousUsage bool // in every chunk, with IncludeUsage
+	ContinuousUsage bool // usage in every chunk; needs IncludeUsage
 	ReturnIDs       bool
-	NameIDs         bool // log-probabilities call tokens by their ids
-	scores          bool // the prompt's log-probabilities are shown, each with the top likeliest ids
+	NameIDs         bool // log-probabilities name tokens by their ids
+	scores          bool // the prompt's log-probabilities are shown
 	top             int
 }
 
@@ -41,8 +41,8 @@ func (c *common) envelope(object string) envelope {
 	return envelope{ID: c.id, Object: object, Created: c.created.Unix(), Model: c.model.Name}
 }
 
-// decodeCommon reads the fields that say how tokens are chosen and shown. m gives the
-// defaults. The request's id begins with prefix.
+// decodeCommon reads the fields that say how tokens are chosen and shown. The defaults are those of
+// m. The request's id starts with prefix.
 func decodeCommon(f *wire.Fields, m *generate.Model, prefix string) common {
 	c := common{id: newID(prefix), created: time.Now(), model: m}
 	settings.DecodeSampling(f, m, &c.Request)
@@ -62,8 +62,8 @@ func decodeCommon(f *wire.Fields, m *generate.Model, prefix string) common {
 	return c
 }
 
-// decodePromptLogProbs reads prompt_logprobs, after the fields that choose the log-probabilities of the answer. As in vLLM a
-// stream does not have those of the prompt.
+// decodePromptLogProbs reads prompt_logprobs. It needs the fields of the answer's
+// log-probabilities. As in vLLM, a stream does not contain those of the prompt.
 func (c *common) decodePromptLogProbs(f *wire.Fields) {
 	if _, given := f.Raw("prompt_logprobs"); !given && !f.Describes() {
 		return
@@ -79,8 +79,9 @@ func (c *common) decodePromptLogProbs(f *wire.Fields) {
 	c.TopPrompt = max(c.TopPrompt, c.top)
 }
 
-// decodeTruncation reads truncate_prompt_tokens: how many tokens of a prompt are kept, the last ones; -1 is as many as
-// the context leaves for the prompt beside a token of an answer. It returns 0 if prompts are not truncated.
+// decodeTruncation reads truncate_prompt_tokens: how many tokens of a prompt are kept, counted from
+// its end. -1 means as many as the context holds besides one token of the answer. It returns 0 if
+// prompts are not truncated.
 func decodeTruncation(f *wire.Fields, m *generate.Model) (most int) {
 	if !f.Has("truncate_prompt_tokens") && !f.Describes() {
 		return 0
@@ -94,7 +95,7 @@ func decodeTruncation(f *wire.Fields, m *generate.Model) (most int) {
 	return most
 }
 
-// lastOf are the last tokens of a prompt, most of them; 0 is all.
+// lastOf returns the last most tokens of a prompt, or all of them if most is 0.
 func lastOf(list []int32, most int) []int32 {
 	if most > 0 && len(list) > most {
 		return list[len(list)-most:]
@@ -102,7 +103,8 @@ func lastOf(list []int32, most int) []int32 {
 	return list
 }
 
-// decodeBestOf checks that all answers are shown: there is no choice of the best ones.
+// decodeBestOf checks that best_of does not exceed n, because the server does not select the best
+// answers.
 func decodeBestOf(f *wire.Fields, n int) {
 	best := n
 	if f.Integer("best_of", &best, 1, maxN); best != n {

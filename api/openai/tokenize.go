@@ -13,15 +13,15 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// tokens is the answer of POST /tokenize, vLLM's.
+// tokens is the response of vLLM's POST /tokenize.
 type tokens struct {
 	Count       int      `json:"count"`
 	MaxModelLen int      `json:"max_model_len"`
 	Tokens      []int32  `json:"tokens"`
-	Strings     []string `json:"token_strs"` // null unless asked for
+	Strings     []string `json:"token_strs"` // null unless requested
 }
 
-// Tokenize is POST /tokenize: a prompt, or messages, to ids.
+// Tokenize serves POST /tokenize. It encodes a prompt, or messages.
 func (s *Server) Tokenize(w http.ResponseWriter, r *http.Request) {
 	t, err := s.tokenize(r)
 	reply(w, t, err)
@@ -35,8 +35,8 @@ func (s *Server) tokenize(r *http.Request) (t *tokens, err error) {
 	return t, err
 }
 
-// answerBytes is about what a token takes in the answers of /tokenize and /detokenize: its id or
-// text, and JSON. Its name takes nameBytes more.
+// answerBytes is the approximate memory of a token in the responses of /tokenize and /detokenize:
+// its id or text, and JSON. Its name takes nameBytes more.
 const answerBytes, nameBytes = 32, 64
 
 func tokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*tokens, error) {
@@ -103,13 +103,13 @@ func encodeLast(ctx context.Context, m *generate.Model, text string, special boo
 	return m.EncodeLast(ctx, text, special, most)
 }
 
-// detokenized is the answer of POST /detokenize, vLLM's.
+// detokenized is the response of vLLM's POST /detokenize.
 type detokenized struct {
 	Prompt string `json:"prompt"`
 }
 
-// Detokenize is POST /detokenize: ids to text. An id that the tokenizer does not have is an
-// error: a text that leaves it out would be another.
+// Detokenize serves POST /detokenize. It decodes ids. An id that the tokenizer does not have is an
+// error, because the text without it would be wrong.
 func (s *Server) Detokenize(w http.ResponseWriter, r *http.Request) {
 	d, err := s.detokenize(r)
 	reply(w, d, err)
@@ -146,7 +146,8 @@ func detokenize(ctx context.Context, f *wire.Fields, m *generate.Model) (*detoke
 	return &detokenized{m.Tokenizer.Decode(list, false)}, nil
 }
 
-// ApplyTemplate is POST /apply-template, llama.cpp's: messages to the text of the prompt.
+// ApplyTemplate serves llama.cpp's POST /apply-template. It renders messages as the text of the
+// prompt.
 func (s *Server) ApplyTemplate(w http.ResponseWriter, r *http.Request) {
 	var d detokenized
 	err := s.read(r, func(ctx context.Context, f *wire.Fields, m *generate.Model) error {
@@ -168,7 +169,7 @@ func (s *Server) ApplyTemplate(w http.ResponseWriter, r *http.Request) {
 // usualClass is the class of tokenizers whose config names none.
 const usualClass = `"PreTrainedTokenizerFast"`
 
-// TokenizerInfo is GET /tokenizer_info, vLLM's: the tokenizer_config.json of the first model.
+// TokenizerInfo serves vLLM's GET /tokenizer_info: the tokenizer_config.json of the first model.
 func (s *Server) TokenizerInfo(w http.ResponseWriter, r *http.Request) {
 	var config map[string]json.RawMessage
 	m, err := s.models.Use(r.Context(), "")

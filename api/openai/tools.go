@@ -13,7 +13,8 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// checkCalls checks the calls that a message of the model has made, and makes those of custom tools calls of functions.
+// checkCalls checks the calls in a message of the model. It converts calls of custom tools to calls
+// of functions.
 func checkCalls(f *wire.Fields, at string, message *chat.Dict) {
 	calls, _ := message.Get("tool_calls")
 	if calls == nil {
@@ -33,7 +34,7 @@ func checkCalls(f *wire.Fields, at string, message *chat.Dict) {
 	}
 }
 
-// readCall checks a call. It returns the one that the template sees.
+// readCall checks a call. It returns the call in the form that the template gets.
 func readCall(f *wire.Fields, at string, call *chat.Dict) *chat.Dict {
 	if optionalText(f, at, call, "id"); isCustom(call) {
 		return customCallOf(f, at, call)
@@ -97,7 +98,7 @@ func decodeToolList(f *wire.Fields, c *generate.Conversation) {
 	}
 }
 
-// decodeToolChoice reads "auto", "none", "required", a function or the tools that are allowed.
+// decodeToolChoice reads "auto", "none", "required", a function, or a list of allowed tools.
 func decodeToolChoice(f *wire.Fields, c *generate.Conversation) {
 	f.Like("tool_choice", new(string), map[string]any{})
 	raw, ok := f.Raw("tool_choice")
@@ -132,14 +133,16 @@ func decodeToolChoice(f *wire.Fields, c *generate.Conversation) {
 	}
 }
 
-// decodeNamed reads {"type": "function", "function": {"name": …}}, or of a custom tool.
+// decodeNamed reads {"type": "function", "function": {"name": …}}, or the same form for a custom
+// tool.
 func decodeNamed(o *wire.Fields, c *generate.Conversation) {
 	c.Tool = functionName(o)
 	c.ToolChoice = generate.ToolsRequired
 }
 
-// functionName reads the name of {"type": "function", "function": {"name": …}}, or the same with custom, or fails. Some
-// clients have the name in the object itself.
+// functionName reads the name of {"type": "function", "function": {"name": …}}, or of the same form
+// with custom. In the requests of some clients the name is in the object itself. If there is no
+// name, it keeps an error in o.
 func functionName(o *wire.Fields) (name string) {
 	at := o
 	for _, kind := range []string{typeFunction, typeCustom} {
@@ -158,8 +161,8 @@ func functionName(o *wire.Fields) (name string) {
 	return name
 }
 
-// decodeAllowed reads {"type": "allowed_tools", "allowed_tools": {"mode": …, "tools": […]}}. The model sees the allowed
-// tools only.
+// decodeAllowed reads {"type": "allowed_tools", "allowed_tools": {"mode": …, "tools": […]}}. Only
+// the allowed tools are shown to the model.
 func decodeAllowed(o *wire.Fields, c *generate.Conversation) {
 	in, ok := o.Object("allowed_tools")
 	if !ok {
@@ -215,8 +218,8 @@ func checkTool(f *wire.Fields, at string, v chat.Value) (name string, strict boo
 	return name, strict
 }
 
-// checkFunction checks that a tool, or a call of one, is of a function that has a name. It
-// returns the function and its path.
+// checkFunction checks that a tool, or a call of a tool, is of a function with a name. It returns
+// the function and its path.
 func checkFunction(f *wire.Fields, at string, d *chat.Dict) (string, *chat.Dict, bool) {
 	if kind, _ := d.Get("type"); kind != nil && kind != typeFunction {
 		f.Fail(at+".type", "Invalid value for '%s.type': expected \"function\" or \"custom\".", at)
@@ -224,7 +227,7 @@ func checkFunction(f *wire.Fields, at string, d *chat.Dict) (string, *chat.Dict,
 	return namedObject(f, at, d, typeFunction)
 }
 
-// namedObject returns the object of d under a key, which must have a name, and its path.
+// namedObject returns the object of d under a key, and its path. The object must have a name.
 func namedObject(f *wire.Fields, at string, d *chat.Dict, key string) (string, *chat.Dict, bool) {
 	at += "." + key
 	v, _ := d.Get(key)
@@ -239,7 +242,7 @@ func namedObject(f *wire.Fields, at string, d *chat.Dict, key string) (string, *
 	return at, fn, ok
 }
 
-// requiredText checks that d has a text under name that is not empty.
+// requiredText checks that d has a non-empty text under name.
 func requiredText(f *wire.Fields, at string, d *chat.Dict, name string) {
 	switch v, _ := d.Get(name); v {
 	case nil:
@@ -251,7 +254,7 @@ func requiredText(f *wire.Fields, at string, d *chat.Dict, name string) {
 	}
 }
 
-// optionalText checks that what d has under name, if anything, is a text.
+// optionalText checks that the value of d under name, if there is one, is a text.
 func optionalText(f *wire.Fields, at string, d *chat.Dict, name string) {
 	if v, _ := d.Get(name); v != nil && !isString(v) {
 		f.Fail(at+"."+name, "Invalid type for '%s.%s': expected a string.", at, name)

@@ -8,10 +8,10 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// ErrorType is a value of the type of errors, for the document of the API.
+// ErrorType returns a value of the type of errors, for the API description.
 func ErrorType() any { return openaijson.ErrorBody{} }
 
-// Types are the types of this package's endpoints, by method and path.
+// Types returns the types of this package's endpoints by method and path.
 func Types() map[string]wire.Types {
 	return map[string]wire.Types{
 		"POST /v1/chat/completions": {Summary: "Answers a conversation.", Reads: wire.ReadsBody, Answer: body[chatChoice]{}, Events: []any{body[chatChunkChoice]{}}},

@@ -11,17 +11,19 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// A whole is an answer that is sent at once. Its log-probabilities are encoded token by token, as
-// their JSON is twenty times their size.
+// A whole is a response that is sent at once. Its log-probabilities are encoded token by token,
+// because their JSON takes twenty times their memory.
 type whole[C any] struct {
 	body[C]
-	// logProbs writes those of choice i, whose own are nil. It is nil if there are none.
+	// logProbs writes the log-probabilities of choice i, whose own field is nil. It is nil if there
+	// are none.
 	logProbs func(w *pieces, i int)
-	// promptScores writes those of the prompt of choice i, in the place of a promptScores. It may be nil.
+	// promptScores writes those of the prompt of choice i in place of a promptScores. It may be
+	// nil.
 	promptScores func(w *pieces, i int)
 }
 
-// send answers with b. It ignores errors: the client has disconnected then.
+// send writes b as the response. It ignores errors, which mean that the client has disconnected.
 func (b *whole[C]) send(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
@@ -32,7 +34,7 @@ func (b *whole[C]) write(to io.Writer) {
 	w := &pieces{Writer: bufio.NewWriterSize(to, 16<<10)}
 	list, rest := b.Choices, b.body
 	rest.Choices = []C{}
-	// The text of a string has no unescaped quotes, so what is looked for is never inside one.
+	// Strings in JSON have no unescaped quotes, so this text never occurs inside a string.
 	const choices = `"choices":[`
 	before, after, _ := bytes.Cut(bytes.Clone(w.encode(&rest)), []byte(choices))
 	_, _ = w.Write(before)
@@ -41,7 +43,7 @@ func (b *whole[C]) write(to io.Writer) {
 		w.comma(i)
 		one := w.encode(&list[i])
 		if b.logProbs != nil || b.promptScores != nil {
-			one = bytes.Clone(one) // the pieces in between are encoded in the same buffer
+			one = bytes.Clone(one) // the pieces in between use the same buffer
 		}
 		if b.logProbs != nil {
 			one = w.fill(one, `"logprobs":`, "null", func() { b.logProbs(w, i) })
@@ -53,7 +55,8 @@ func (b *whole[C]) write(to io.Writer) {
 	_ = w.Flush()
 }
 
-// scores writes the log-probabilities of a prompt in their place, and what is before them. It returns the rest.
+// scores writes the log-probabilities of a prompt in their place, after the text before them. It
+// returns the rest of raw.
 func (b *whole[C]) scores(w *pieces, raw []byte, i int) []byte {
 	if b.promptScores == nil {
 		return raw
@@ -61,14 +64,14 @@ func (b *whole[C]) scores(w *pieces, raw []byte, i int) []byte {
 	return w.fill(raw, `"prompt_logprobs":`, "{}", func() { b.promptScores(w, i) })
 }
 
-// pieces writes JSON piece by piece. Errors are kept by the bufio.Writer.
+// pieces writes JSON in pieces. The bufio.Writer keeps errors.
 type pieces struct {
 	*bufio.Writer
 	buf bytes.Buffer
 }
 
-// fill writes raw up to the value of a field that stands for another one, and then that one. It returns the rest, or
-// raw if it has no such field.
+// fill writes raw up to a field's placeholder value, and then the real value with write. It returns
+// the rest of raw, or raw if it has no such field.
 func (w *pieces) fill(raw []byte, field, value string, write func()) []byte {
 	head, tail, found := bytes.Cut(raw, []byte(field+value))
 	if !found {
@@ -80,16 +83,16 @@ func (w *pieces) fill(raw []byte, field, value string, write func()) []byte {
 	return tail
 }
 
-// encode returns the JSON of v, until the next call.
+// encode returns the JSON of v. It is valid until the next call.
 func (w *pieces) encode(v any) []byte {
 	w.buf.Reset()
 	if err := wire.Encode(&w.buf, v); err != nil {
-		return []byte("null") // not reached: no value of an answer is one that JSON lacks
+		return []byte("null") // not reached: all values of answers have a JSON form
 	}
 	return bytes.TrimSuffix(w.buf.Bytes(), []byte("\n"))
 }
 
-// comma separates element i of a list from the one before it.
+// comma writes a comma before element i of a list, except before the first.
 func (w *pieces) comma(i int) {
 	if i > 0 {
 		_ = w.WriteByte(',')
@@ -106,15 +109,15 @@ func (w *pieces) list(n int, element func(i int) any) {
 	_ = w.WriteByte(']')
 }
 
-// chatLogProbs writes what newChatLogProbs returns.
+// chatLogProbs writes the JSON of newChatLogProbs.
 func (w *pieces) chatLogProbs(n openaijson.TokenNames, tokens []generate.Token) {
 	_, _ = w.WriteString(`{"content":`)
 	w.list(len(tokens), func(i int) any { return openaijson.NewToken(n, &tokens[i]) })
 	_, _ = w.WriteString(`,"refusal":null}`)
 }
 
-// completionLogProbs writes the log-probabilities of a prompt, which may be empty, and of the answer,
-// whose text begins at offset.
+// completionLogProbs writes the log-probabilities of a prompt, which may be empty, and of the
+// answer, whose text starts at offset.
 func (w *pieces) completionLogProbs(n openaijson.TokenNames, prompt, tokens []generate.Token, offset int) {
 	at := func(i int) *generate.Token {
 		if i < len(prompt) {

@@ -18,18 +18,19 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 )
 
-// suffix ends the names of files. Other files of the folder are left alone.
+// suffix is the suffix of the store's files. The store ignores other files in the folder.
 const suffix = ".object"
 
-// magic begins each file. The hash of the value and its length follow, in hexadecimal, and the value.
+// magic starts each file. The hash of the value and its length follow, in hexadecimal, and then the
+// value.
 const (
 	magic       = "heft store 1 "
 	headerBytes = len(magic) + 2*sha256.Size + 1 + 16 + 1
 )
 
-// Open returns the store of a folder, which is made if it does not exist. It has the objects of
-// earlier processes, up to the limit; a damaged file is skipped with a line in the log. It fails if the folder cannot be
-// read or written.
+// Open returns the store of a folder, and creates the folder if it does not exist. The store has
+// the objects of earlier processes, up to the limit. A damaged file is skipped with a line in the
+// log. Open fails if the folder cannot be read or written.
 func Open(dir string, limit int64) (*Store, error) {
 	s := NewMemory(limit, nil)
 	s.dir = dir
@@ -72,7 +73,7 @@ type found struct {
 	used time.Time
 }
 
-// files returns the whole files of a folder. It removes temporary files of killed processes.
+// files returns the complete files of a folder. It removes temporary files of killed processes.
 func (s *Store) files(folder string) (all []found, err error) {
 	atomicfile.RemoveStale(folder)
 	files, err := os.ReadDir(folder)
@@ -99,7 +100,8 @@ func skip(path string, why error) {
 	slog.Warn("store: skipping a damaged file", "path", path, "reason", why)
 }
 
-// folderDigits is how many digits of its name choose the folder of a file, so that folders stay small.
+// folderDigits is the number of digits of a file's name that choose its folder, so that folders
+// stay small.
 const folderDigits = 2
 
 func (s *Store) path(k key) string {
@@ -126,7 +128,7 @@ func (s *Store) write(k key, value []byte) error {
 		return fmt.Errorf("store: %w", err)
 	}
 	defer f.Discard()
-	err = f.Chmod(0o600) // conversations are their owner's
+	err = f.Chmod(0o600) // conversations are readable by their owner only
 	if err == nil {
 		_, err = f.Write(header(value))
 	}
@@ -146,7 +148,7 @@ func header(value []byte) []byte {
 	return fmt.Appendf(nil, "%s%x %016x\n", magic, sha256.Sum256(value), len(value))
 }
 
-// lengthOf reads a header.
+// lengthOf parses a header.
 func lengthOf(head []byte) (n int64, sum []byte, err error) {
 	if len(head) != headerBytes || !bytes.HasPrefix(head, []byte(magic)) {
 		return 0, nil, errors.New("it has no header")
@@ -162,7 +164,7 @@ func lengthOf(head []byte) (n int64, sum []byte, err error) {
 	return n, sum, nil
 }
 
-// checkHeader compares a file's size with its header.
+// checkHeader checks a file's size against its header.
 func checkHeader(path string, size int64) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -173,7 +175,8 @@ func checkHeader(path string, size int64) error {
 	return err
 }
 
-// readHeader reads the length and the hash of the value of a file that has size bytes.
+// readHeader reads a header, and returns the length and the hash of the value. size is the size of
+// the file.
 func readHeader(f io.Reader, size int64) (n int64, sum []byte, err error) {
 	head := make([]byte, headerBytes)
 	if _, err := io.ReadFull(f, head); err != nil {

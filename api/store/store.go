@@ -1,9 +1,9 @@
-// Package store keeps what a server keeps between requests, such as answers that clients read again: objects
-// by name, up to a limit of bytes, in memory or in the files of a folder. The least recently used objects are
-// dropped for new ones.
+// Package store stores objects that a server keeps between requests, such as responses that clients
+// retrieve later. Objects have names. They are stored up to a limit of bytes, in memory or in the
+// files of a folder. The least recently used objects are dropped for new ones.
 //
-// Each object belongs to an owner, the hash of a client's API key; others cannot see it. Names of files are
-// hashes of owner and id, so that nothing that a client sends is part of a path.
+// Each object belongs to an owner, the hash of a client's API key; other owners cannot read it.
+// Names of files are hashes of owner and id, so that no text of a client is part of a path.
 package store
 
 import (
@@ -15,31 +15,31 @@ import (
 
 // Errors of a Store.
 var (
-	// ErrNotFound says that no such object: it never was, was deleted or dropped, or is damaged.
+	// ErrNotFound means that the object was never stored, was deleted or dropped, or is damaged.
 	ErrNotFound = errors.New("store: no such object")
-	// ErrTooLarge says that an object is larger than the limit of the store.
+	// ErrTooLarge means that an object exceeds the limit of the store.
 	ErrTooLarge = errors.New("store: the object is larger than the store's limit")
-	// ErrFull says that what may not be dropped leaves no room.
+	// ErrFull means that bytes that may not be dropped leave no room.
 	ErrFull = errors.New("store: the store is full")
 )
 
 const (
-	// entryBytes is what an object takes in memory beside its value.
+	// entryBytes is the memory of an object in addition to its value.
 	entryBytes = 256
-	// maxObjects is how many objects a store has at most.
+	// maxObjects is the maximum number of objects of a store.
 	maxObjects = 1 << 15
 )
 
 // A Store keeps objects. It is safe for concurrent use.
 type Store struct {
-	dir   string // of the files; "" for a store in memory
+	dir   string // of the files; "" if the store is in memory
 	count func(bytes int64)
 
 	mu     sync.Mutex
 	limit  int64
 	used   int64     // bytes of all objects, and reserved ones
 	kept   int64     // reserved bytes
-	held   int64     // bytes of memory
+	held   int64     // bytes in memory
 	recent list.List // of *object, the least recently used first
 	at     map[key]*list.Element
 }
@@ -53,7 +53,8 @@ type object struct {
 	value []byte // nil if it is in a file
 }
 
-// NewMemory returns a store in memory. count, if not nil, is told how many more bytes it takes, or fewer.
+// NewMemory returns a store in memory. count, if not nil, is called with each change of the bytes
+// that it takes, which may be negative.
 func NewMemory(limit int64, count func(bytes int64)) *Store {
 	if count == nil {
 		count = func(int64) {}
@@ -61,8 +62,8 @@ func NewMemory(limit int64, count func(bytes int64)) *Store {
 	return &Store{limit: limit, count: count, at: map[key]*list.Element{}}
 }
 
-// Folder is the folder of the files, "" for a store in memory. Its folders whose names have more than two
-// letters are free for others, who count their files with Reserve.
+// Folder returns the folder of the files, or "" if the store is in memory. Subfolders whose names
+// have more than two letters may be used by other packages, which count their files with Reserve.
 func (s *Store) Folder() string { return s.dir }
 
 // Limit returns the limit in bytes.
@@ -72,8 +73,9 @@ func (s *Store) Limit() int64 {
 	return s.limit
 }
 
-// Reserve counts n more bytes against the limit that are not an object and are not dropped, or fewer if n is
-// negative. Objects are dropped for them. It fails with ErrFull if they do not fit all the same.
+// Reserve counts n more bytes against the limit, or fewer if n is negative. These bytes are not an
+// object and are never dropped. Objects are dropped to make room for them. It returns ErrFull if
+// they still do not fit.
 func (s *Store) Reserve(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,26 +86,27 @@ func (s *Store) Reserve(n int64) error {
 	return nil
 }
 
-// Found is Reserve for n bytes that an earlier process has left, which may exceed the limit.
+// Found is Reserve for n bytes that an earlier process has left. They may exceed the limit.
 func (s *Store) Found(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keep(n)
 }
 
-// keep counts n bytes that are not dropped. s.mu is held.
+// keep counts n bytes that are never dropped. The caller holds s.mu.
 func (s *Store) keep(n int64) {
 	s.kept += n
 	s.used += n
 	s.shrink()
 }
 
-// InMemory reports whether objects end with the process.
+// InMemory reports whether the objects are lost when the process ends.
 func (s *Store) InMemory() bool { return s.dir == "" }
 
-// Put keeps value, which must not change afterwards, in place of what the owner had under id. When it
-// returns, the object is in memory, or on disk and survives the process and the machine. It fails with
-// ErrTooLarge, or if the file cannot be written.
+// Put stores value under id, and replaces the owner's previous object of that id. The caller must
+// not change value afterwards. When Put returns, the object is in memory, or on disk, where it
+// survives a crash of the process or the machine. Put returns ErrTooLarge, or an error if the file
+// cannot be written.
 func (s *Store) Put(owner, id string, value []byte) error {
 	k := keyOf(owner, id)
 	size := s.cost(len(value))
@@ -128,8 +131,9 @@ func (s *Store) Put(owner, id string, value []byte) error {
 	return nil
 }
 
-// Get returns an object, which the caller must not change. Before the object is read from its file, reserve
-// is asked for memory of its size; nil reserves nothing. It fails with ErrNotFound, or with reserve's error.
+// Get returns an object, which the caller must not change. Before it reads the object's file, it
+// calls reserve to reserve memory of the object's size; nil reserves none. It returns ErrNotFound,
+// or reserve's error.
 func (s *Store) Get(owner, id string, reserve func(bytes int) error) ([]byte, error) {
 	k := keyOf(owner, id)
 	s.mu.Lock()
@@ -155,7 +159,7 @@ func (s *Store) Get(owner, id string, reserve func(bytes int) error) ([]byte, er
 	return value, err
 }
 
-// Delete removes an object. It fails with ErrNotFound, or if the file cannot be removed.
+// Delete removes an object. It returns ErrNotFound, or an error if the file cannot be removed.
 func (s *Store) Delete(owner, id string) error {
 	k := keyOf(owner, id)
 	s.mu.Lock()
@@ -179,7 +183,7 @@ func (s *Store) Resize(limit int64) {
 	s.shrink()
 }
 
-// cost is what a value of n bytes counts against the limit.
+// cost returns the bytes that a value of n bytes counts against the limit.
 func (s *Store) cost(n int) int64 {
 	const block = 4096 // of a file system
 	if s.dir != "" {
@@ -188,14 +192,14 @@ func (s *Store) cost(n int) int64 {
 	return int64(n) + entryBytes
 }
 
-// add keeps o as the most recently used object. s.mu is held.
+// add makes o the most recently used object. The caller holds s.mu.
 func (s *Store) add(o *object) {
 	s.at[o.key] = s.recent.PushBack(o)
 	s.used += o.size
 	s.hold(int64(entryBytes + len(o.value)))
 }
 
-// forget removes what is known of an object. s.mu is held.
+// forget removes an object from s, but not its file. The caller holds s.mu.
 func (s *Store) forget(k key) {
 	e := s.at[k]
 	if e == nil {
@@ -207,13 +211,13 @@ func (s *Store) forget(k key) {
 	s.hold(-int64(entryBytes + len(o.value)))
 }
 
-// shrink drops objects until the rest is within the limit. s.mu is held.
+// shrink drops objects until the rest is within the limit. The caller holds s.mu.
 func (s *Store) shrink() {
 	for s.recent.Len() > 0 && (s.used > s.limit || s.recent.Len() > maxObjects) {
 		o, _ := s.recent.Front().Value.(*object)
 		s.forget(o.key)
 		if s.dir != "" {
-			_ = s.remove(o.key) // what cannot be removed is found by the next start
+			_ = s.remove(o.key) // if the file cannot be removed, the next start finds it
 		}
 	}
 }
