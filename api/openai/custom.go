@@ -58,8 +58,9 @@ func decodeFormat(f *wire.Fields, at string, format *chat.Dict, t *generate.Cust
 	}
 }
 
-// customCallOf makes a call of a custom tool, {"type": "custom", "custom": {"name": …, "input": …}}, the call of a function
-// that the model has seen.
+// customCallOf converts a call of a custom tool,
+// {"type": "custom", "custom": {"name": …, "input": …}}, to a call of the function that the model
+// sees.
 func customCallOf(f *wire.Fields, at string, call *chat.Dict) *chat.Dict {
 	at, in, ok := namedObject(f, at, call, typeCustom)
 	if !ok {

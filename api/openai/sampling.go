@@ -103,8 +103,7 @@ func lastOf(list []int32, most int) []int32 {
 	return list
 }
 
-// decodeBestOf checks that best_of does not exceed n, because the server does not select the best
-// answers.
+// decodeBestOf checks that best_of equals n, because the server does not select the best answers.
 func decodeBestOf(f *wire.Fields, n int) {
 	best := n
 	if f.Integer("best_of", &best, 1, maxN); best != n {

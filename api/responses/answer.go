@@ -14,18 +14,18 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// An answer is a response that is made. It is for one goroutine.
+// An answer is a response that is being generated. It is for use by one goroutine.
 type answer struct {
 	*request
 	server  *Server
 	owner   string
 	runs    *generate.Generations
-	out     *wire.Events // nil without a stream
+	out     *wire.Events // nil if there is no stream
 	builder *builder
 	run     *run // nil if the response is not stored
 	memory  *generate.AnswerMemory
 	claim   *wire.Claim
-	pending []generate.Token // that have shown nothing yet
+	pending []generate.Token // tokens that have shown no text yet
 	finish  generate.Reason
 }
 
@@ -51,11 +51,11 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, q *request) 
 		return a.end(ctx, w, a.stream(ctx))
 	}
 	a.builder = newBuilder(q.response, q.encrypt, nil)
-	_ = a.builder.begin() // nothing is sent
+	_ = a.builder.begin() // without a stream it sends nothing
 	return a.end(ctx, w, a.collect(ctx))
 }
 
-// collect reads all parts.
+// collect adds all deltas to the response.
 func (a *answer) collect(ctx context.Context) error {
 	for {
 		p, err := a.runs.Next(ctx)
@@ -71,12 +71,12 @@ func (a *answer) collect(ctx context.Context) error {
 	}
 }
 
-// stream sends the events of all parts.
+// stream sends the events of all deltas.
 func (a *answer) stream(ctx context.Context) error {
 	if a.builder.begin() != nil {
 		return wire.ErrGone
 	}
-	var failed error // not because the client has gone
+	var failed error // why generation failed; nil if the client disconnected
 	err := wire.Each(ctx, a.out, a.server.keepAlive, a.runs.Next, func(p generate.PromptDelta) error {
 		err := a.take(p)
 		var own *wire.Error
@@ -91,7 +91,7 @@ func (a *answer) stream(ctx context.Context) error {
 	return err
 }
 
-// take adds a part to the response.
+// take adds a delta to the response.
 func (a *answer) take(p generate.PromptDelta) error {
 	if err := a.memory.Take(&p, true); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (a *answer) take(p generate.PromptDelta) error {
 	return nil
 }
 
-// steps are what is new in a part, in order: pieces of the call that is open come before a text.
+// steps returns the new output of a delta in order. Pieces of the open call come before text.
 func (a *answer) steps(p *generate.PromptDelta) (steps []step, err error) {
 	var probs []json.RawMessage
 	if a.LogProbs {
@@ -144,7 +144,7 @@ func (a *answer) steps(p *generate.PromptDelta) (steps []step, err error) {
 	return steps, nil
 }
 
-// call adds the steps of a piece of a call.
+// call appends the steps of a piece of a call.
 func (a *answer) call(steps []step, c generate.Call) []step {
 	if c.Index > 0 && a.conversation.SingleCall {
 		return steps
@@ -161,7 +161,8 @@ func (a *answer) call(steps []step, c generate.Call) []step {
 	return steps
 }
 
-// logProbs are the log-probabilities of the pending tokens, in JSON. Their memory is reserved.
+// logProbs returns the log-probabilities of the pending tokens as JSON. It reserves memory for
+// them.
 func (a *answer) logProbs() (list []json.RawMessage, err error) {
 	for i := range a.pending {
 		b, err := encode(openaijson.NewToken(openaijson.TokenNames{Model: a.model}, &a.pending[i]))
@@ -177,7 +178,8 @@ func (a *answer) logProbs() (list []json.RawMessage, err error) {
 	return list, nil
 }
 
-// end ends the response, stores it, and sends it or its last events. err is why generation ended early.
+// end ends the response, stores it, and sends it or its last events. err says why generation ended
+// early.
 func (a *answer) end(ctx context.Context, w http.ResponseWriter, err error) error {
 	r := a.response
 	r.Usage = newUsage(a.runs.Usage())
@@ -200,7 +202,7 @@ func (a *answer) end(ctx context.Context, w http.ResponseWriter, err error) erro
 	sent := a.builder.end()
 	if a.run != nil {
 		a.run.end(r, func() {
-			if a.out != nil || err == nil || stopped { // else the client does not know the id
+			if a.out != nil || err == nil || stopped { // otherwise the client does not know the id
 				a.server.save(a.owner, &record{r, a.items, a.builder.pieces, a.encrypt})
 			}
 		})

@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// encode is the JSON of v, without escapes for HTML.
+// encode returns the JSON of v without HTML escapes.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	if err := wire.Encode(&b, v); err != nil {
@@ -23,9 +23,9 @@ func encode(v any) ([]byte, error) {
 type step struct {
 	kind stepKind
 	text string
-	// probs are the log-probabilities of the tokens of a piece of text, in JSON.
+	// probs are the log-probabilities of the tokens of a piece of text, as JSON.
 	probs  []json.RawMessage
-	callID string // of a call that begins
+	callID string // of a call that starts
 	callee callee
 	custom bool // the call is of a custom tool
 }
@@ -35,28 +35,31 @@ type stepKind uint8
 const (
 	stepReasoning stepKind = iota + 1
 	stepText
-	stepCall      // a call begins
-	stepArguments // of the call that has begun
-	stepBroken    // the call ends before its arguments are whole
+	stepCall      // a call starts
+	stepArguments // of the call that has started
+	stepBroken    // the call ends before its arguments are complete
 )
 
-// A builder makes a response of steps, and the events of a stream. It is for one goroutine.
+// A builder builds a response and the events of a stream from steps. It is for use by one
+// goroutine.
 type builder struct {
 	r *response
-	// send sends an event; nil: no client follows. Methods return its error; the response is built all the same.
+	// send sends an event. nil means that no client follows. Methods return its error, but build
+	// the response in any case.
 	send     func(name string, event any) error
-	gone     error // of send
+	gone     error // error of send
 	sequence int
-	suffix   string // of the response's id, which is part of the items' ids
+	suffix   string // of the response's id; it is a part of the items' ids
 	encrypt  bool   // reasoning items have encrypted_content
 
-	item *outputItem // that is open; nil: none
+	item *outputItem // the open item; nil: none
 	text strings.Builder
-	// pieces are the lengths of what each item was made of, to make it again in the same pieces.
+	// pieces are the lengths of each item's pieces, so that replay can rebuild it from the same
+	// pieces.
 	pieces []pieces
 }
 
-// pieces are the lengths of an item's pieces in bytes, and how many log-probabilities each has.
+// pieces has the lengths of an item's pieces in bytes, and the number of log-probabilities of each.
 type pieces struct {
 	Bytes  []int `json:"bytes"`
 	Tokens []int `json:"tokens,omitzero"`
@@ -66,7 +69,7 @@ func newBuilder(r *response, encrypt bool, send func(string, any) error) *builde
 	return &builder{r: r, send: send, suffix: strings.TrimPrefix(r.ID, responsePrefix), encrypt: encrypt}
 }
 
-// begin sends that the response exists and is in progress.
+// begin sends the events that the response was created and is in progress.
 func (b *builder) begin() error {
 	_ = b.lifecycle("response.created") // an error stays until the next event
 	return b.lifecycle("response.in_progress")
@@ -87,7 +90,7 @@ func (b *builder) event(name string, e numbered) error {
 	return b.gone
 }
 
-// add adds a step to the item that is open, or opens one for it.
+// add adds a step to the open item, or opens an item for it.
 func (b *builder) add(s step) error {
 	if s.kind == stepBroken {
 		return b.close(incomplete)
@@ -123,7 +126,7 @@ func (b *builder) add(s step) error {
 	return b.event("response.output_text.delta", &textDelta{partEvent: b.atPart(), Delta: s.text, LogProbs: list(s.probs)})
 }
 
-// itemType is the type of the items that have such steps.
+// itemType returns the type of the items that consist of such steps.
 func (s *step) itemType() string {
 	switch s.kind {
 	case stepReasoning:
@@ -137,13 +140,13 @@ func (s *step) itemType() string {
 	return typeCall
 }
 
-// prefixes begin the ids of items by type.
+// prefixes are the prefixes of items' ids by type.
 var prefixes = map[string]string{typeMessage: "msg_", typeReasoning: "rs_", typeCall: "fc_", typeOutput: "fco_", typeCustomCall: "ctc_", typeCustomOutput: "ctco_"}
 
-// itemID is the id of an item: its type, its response and its place there.
+// itemID returns the id of an item, made of its type, its response and its place there.
 func itemID(kind, suffix, place string) string { return prefixes[kind] + suffix + "_" + place }
 
-// open begins an item.
+// open starts an item.
 func (b *builder) open(s step) error {
 	kind := s.itemType()
 	b.item = &outputItem{Type: kind, ID: itemID(kind, b.suffix, strconv.Itoa(len(b.r.Output))), Status: inProgress, CallID: s.callID, Name: s.callee.name, Namespace: s.callee.namespace}
@@ -162,7 +165,7 @@ func (b *builder) open(s step) error {
 	return b.event("response.content_part.added", &partAdded{partEvent: b.atPart(), Part: p})
 }
 
-// close ends the item that is open, if there is one.
+// close ends the open item, if there is one.
 func (b *builder) close(status string) error {
 	if b.item == nil {
 		return nil
@@ -175,7 +178,7 @@ func (b *builder) close(status string) error {
 	return err
 }
 
-// closeContent sends the whole text of an item. Errors stay until the next event.
+// closeContent sends the whole text of an item. Errors are kept until the next event.
 func (b *builder) closeContent(item *outputItem, text string) {
 	if item.called() {
 		item.setInput(text)
@@ -201,7 +204,7 @@ func (b *builder) closeContent(item *outputItem, text string) {
 	_ = b.event("response.content_part.done", &partAdded{partEvent: b.atPart(), Part: *p})
 }
 
-// peek shows the text of the open item in the response. No step may follow.
+// peek adds the text of the open item to the response. No step may follow.
 func (b *builder) peek() {
 	switch {
 	case b.item == nil:
@@ -212,8 +215,8 @@ func (b *builder) peek() {
 	}
 }
 
-// end ends the open item. The response's status is set by then. A complete response without output gets an
-// empty message.
+// end ends the open item. The response's status must be set before. A completed response without
+// output gets an empty message.
 func (b *builder) end() error {
 	if len(b.r.Output) == 0 && b.r.Status == completed {
 		_ = b.open(step{kind: stepText}) // an error stays until the next event
@@ -225,13 +228,13 @@ func (b *builder) end() error {
 	return b.close(status)
 }
 
-// finish is end and last.
+// finish calls end and last.
 func (b *builder) finish() error {
 	_ = b.end() // an error stays until the next event
 	return b.last()
 }
 
-// last sends the event that tells how the response ended.
+// last sends the event that says how the response ended.
 func (b *builder) last() error {
 	switch b.r.Status {
 	case completed:
@@ -243,8 +246,9 @@ func (b *builder) last() error {
 	return b.lifecycle("response.incomplete")
 }
 
-// The encrypted_content of reasoning is the text itself, encoded: it hides nothing from the client, who has
-// the text anyway, and lets clients that keep no other part of reasoning items send it back.
+// The encrypted_content of reasoning is the encoded text itself. It hides nothing from the client,
+// which has the text anyway. It lets clients that keep no other part of reasoning items send the
+// text back.
 const sealed = "heft1:"
 
 func sealReasoning(text string) string {

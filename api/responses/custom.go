@@ -8,14 +8,14 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Custom tools take a text in place of arguments, any text or one that matches a grammar.
+// Custom tools take a text instead of arguments: any text, or a text that matches a grammar.
 const (
 	typeCustom       = "custom"
 	typeCustomCall   = "custom_tool_call"
 	typeCustomOutput = "custom_tool_call_output"
 )
 
-// anyText is the format of a custom tool that names none.
+// anyText is the format of a custom tool without a format.
 var anyText = json.RawMessage(`{"type":"text"}`)
 
 // decodeCustom reads {"type": "custom", "name": …, "format": …}.

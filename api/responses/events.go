@@ -4,7 +4,7 @@ import "encoding/json"
 
 // Events are sent under the name that is also their type. sequence_number counts them from 0.
 
-// numbered is an event that gets its name and number when it is sent.
+// numbered is an event whose name and number are set when it is sent.
 type numbered interface{ number(name string, n int) }
 
 // head has the first fields of each event.
@@ -41,7 +41,7 @@ type partEvent struct {
 	ContentIndex int `json:"content_index"`
 }
 
-// at is the open item.
+// at returns the open item.
 func (b *builder) at() itemEvent {
 	return itemEvent{ItemID: b.item.ID, OutputIndex: len(b.r.Output) - 1}
 }
@@ -97,7 +97,7 @@ type inputDone struct {
 	Input string `json:"input"`
 }
 
-// errorEvent tells why a response failed, before response.failed.
+// errorEvent says why a response failed. It precedes response.failed.
 type errorEvent struct {
 	head
 	Code    *string `json:"code"`

@@ -10,7 +10,8 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// An inputItem is an item that a request has, or one of a stored response. Its JSON is what input_items lists.
+// An inputItem is an item of a request or of a stored response. Its JSON is the form of
+// input_items.
 type inputItem struct {
 	Type      string
 	ID        string
@@ -26,7 +27,7 @@ type inputItem struct {
 
 type inputPart struct{ kind, text string }
 
-// maxItems is how many items a request may have.
+// maxItems is the maximum number of items of a request.
 const maxItems = 1 << 14
 
 // decodeInput reads the field input: a text or a list of items.
@@ -51,7 +52,7 @@ func decodeInput(f *wire.Fields) (items []*inputItem) {
 	return items
 }
 
-// decodeItem reads one item. A message needs no type.
+// decodeItem decodes one item. A message needs no type.
 func decodeItem(in *wire.Fields) *inputItem {
 	item := &inputItem{}
 	in.String("type", &item.Type)
@@ -93,7 +94,7 @@ func decodeItem(in *wire.Fields) *inputItem {
 	return item
 }
 
-// short is the beginning of a text of the client, for errors.
+// short returns the start of a client's text, for errors.
 func short(s string) string {
 	const most = 64
 	if len(s) > most {
@@ -164,8 +165,8 @@ func decodePart(p *wire.Fields) (out inputPart) {
 	return out
 }
 
-// decodeReasoning reads the text of a reasoning item: its content, else its encrypted_content if that is of
-// this server, else its summary.
+// decodeReasoning reads the text of a reasoning item: its content, or its encrypted_content if this
+// server wrote it, or its summary.
 func decodeReasoning(in *wire.Fields, item *inputItem) {
 	in.String("encrypted_content", &item.encrypted)
 	read := func(name string) (texts []string) {
@@ -195,7 +196,7 @@ func decodeReasoning(in *wire.Fields, item *inputItem) {
 	}
 }
 
-// MarshalJSON writes the item as input_items lists it.
+// MarshalJSON writes the item in the form of input_items.
 func (i *inputItem) MarshalJSON() ([]byte, error) {
 	switch i.Type {
 	case typeCall, typeCustomCall, typeReasoning:
@@ -235,7 +236,7 @@ func (i *inputItem) Samples() []any {
 		&inputItem{Type: typeCustomCall}, &inputItem{Type: typeCustomOutput}, &inputItem{Type: typeReasoning}}
 }
 
-// shown are the parts of a message.
+// shown returns the parts of a message.
 func (i *inputItem) shown() []part {
 	parts := make([]part, len(i.parts))
 	for k, p := range i.parts {
@@ -247,7 +248,7 @@ func (i *inputItem) shown() []part {
 	return parts
 }
 
-// nameItems gives items without an id one of the response with this suffix.
+// nameItems gives each item without an id an id with the suffix of its response.
 func nameItems(items []*inputItem, suffix string) {
 	for i, item := range items {
 		if item.ID == "" {
@@ -256,15 +257,15 @@ func nameItems(items []*inputItem, suffix string) {
 	}
 }
 
-// A transcript makes messages of items. Reasoning, text and calls of the model that follow one another are
-// one message.
+// A transcript converts items to messages. Consecutive items of reasoning, text and calls of the
+// model become one message.
 type transcript struct {
 	messages []text.Message
-	turn     *text.Message     // of the model, that may go on
+	turn     *text.Message     // the model's open turn
 	calls    map[string]string // the functions of calls by call_id
 }
 
-// add adds an item. It returns what is wrong with it, "" for nothing.
+// add adds an item. It returns what is wrong with the item, or "".
 func (t *transcript) add(item *inputItem) string {
 	switch item.Type {
 	case typeReasoning:
@@ -312,7 +313,7 @@ func joined(a, b string) string {
 	return a + "\n" + b
 }
 
-// model is the model's turn.
+// model returns the model's turn.
 func (t *transcript) model() *text.Message {
 	if t.turn == nil {
 		t.turn = &text.Message{Role: "assistant"}

@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// itemList is the answer of GET /v1/responses/{id}/input_items.
+// itemList is the response of GET /v1/responses/{id}/input_items.
 type itemList struct {
 	Object string       `json:"object"`
 	Data   []*inputItem `json:"data"`
@@ -22,8 +22,8 @@ const (
 	mostItems  = 100
 )
 
-// InputItems is GET /v1/responses/{id}/input_items. It lists the items of the request itself, the latest
-// first unless order is asc.
+// InputItems serves GET /v1/responses/{id}/input_items. It lists the items of that request only,
+// the latest first unless order is asc.
 func (s *Server) InputItems(w http.ResponseWriter, r *http.Request) {
 	limit, descending, after, before := usualItems, true, "", ""
 	err := wire.ReadQuery(r, func(f *wire.Fields) {
@@ -55,7 +55,7 @@ func (s *Server) InputItems(w http.ResponseWriter, r *http.Request) {
 	wire.WriteJSON(w, http.StatusOK, l)
 }
 
-// inputOf returns the input of a stored response, or of one in progress.
+// inputOf returns the input of a stored response, or of one that is in progress.
 func (s *Server) inputOf(r *http.Request) ([]*inputItem, error) {
 	if run := s.running.find(r); run != nil {
 		return run.input, nil
@@ -67,7 +67,8 @@ func (s *Server) inputOf(r *http.Request) ([]*inputItem, error) {
 	return rec.Input, nil
 }
 
-// between are the items after one and before another, "" for the ends.
+// between returns the items after one id and before another. "" means the start or the end of the
+// list.
 func between(items []*inputItem, after, before string) ([]*inputItem, error) {
 	at := func(field, id string) (int, error) {
 		i := slices.IndexFunc(items, func(item *inputItem) bool { return item.ID == id })

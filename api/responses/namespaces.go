@@ -7,20 +7,21 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// Functions may be grouped under the name of a namespace, as Codex does with those of its agents and of MCP servers. The
-// model sees each as a function of its own whose name begins with the namespace; items have the two apart.
+// Functions may be grouped in a namespace, as Codex does with those of its agents and of MCP
+// servers. Each is shown to the model as a function whose name starts with the namespace. Items
+// have namespace and name in separate fields.
 const typeNamespace = "namespace"
 
 // A callee is a function that is called.
 type callee struct {
-	namespace string // "" for none
+	namespace string // "" if there is none
 	name      string
 }
 
-// spaceMark is between a namespace and a name in what the model sees.
+// spaceMark separates a namespace and a name in the names that the model sees.
 const spaceMark = "__"
 
-// seen is the function's name as the model sees it.
+// seen returns the function's name as the model sees it.
 func (c callee) seen() string {
 	switch {
 	case c.namespace == "":
@@ -31,10 +32,10 @@ func (c callee) seen() string {
 	return c.namespace + spaceMark + c.name
 }
 
-// callees are the functions of namespaces by the names that the model sees.
+// callees has the functions of namespaces by the names that the model sees.
 type callees map[string]callee
 
-// of returns the function that the model calls by a name.
+// of returns the function for a name that the model has called.
 func (cs callees) of(seen string) callee {
 	if c, ok := cs[seen]; ok {
 		return c
@@ -42,7 +43,8 @@ func (cs callees) of(seen string) callee {
 	return callee{name: seen}
 }
 
-// decodeNamespace reads the functions of a namespace. The first one's description begins with that of the namespace.
+// decodeNamespace decodes the functions of a namespace. The description of the first one starts
+// with that of the namespace.
 func (q *toolReader) decodeNamespace(in *wire.Fields) (t tool) {
 	t.Type = typeNamespace
 	required(in, "name", &t.Name)
@@ -71,9 +73,9 @@ func (q *toolReader) decodeNamespace(in *wire.Fields) (t tool) {
 	return t
 }
 
-// A toolReader reads the tools of a request into its conversation.
+// A toolReader decodes the tools of a request into its conversation.
 type toolReader struct {
 	conversation *generate.Conversation
 	callees      callees
-	namespace    string // that is read; "" for none
+	namespace    string // the namespace being decoded; "" if there is none
 }

@@ -10,10 +10,12 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// renderCopies is how often the text of a conversation is in memory while it is rendered and encoded.
+// renderCopies is the number of copies of a conversation's text that are in memory while it is
+// rendered and encoded.
 const renderCopies = 4
 
-// converse makes the prompt of q: its instructions, the items of earlier responses and its own.
+// converse makes the prompt of q from its instructions, the items of earlier responses and its own
+// items.
 func (s *Server) converse(ctx context.Context, q *request, earlier []*inputItem) error {
 	var t transcript
 	for _, item := range earlier {
@@ -50,8 +52,8 @@ func (s *Server) converse(ctx context.Context, q *request, earlier []*inputItem)
 	return inputError(q.model.Converse(ctx, *c, &q.Request))
 }
 
-// instructed puts instructions before a conversation. If it begins with a message of the system, they become
-// one message, as many templates take no second one.
+// instructed adds instructions before a conversation. If the conversation starts with a system
+// message, they are joined, because many templates accept only one.
 func instructed(instructions *string, messages []text.Message) []text.Message {
 	if instructions == nil || *instructions == "" {
 		return messages
@@ -66,22 +68,22 @@ func instructed(instructions *string, messages []text.Message) []text.Message {
 	return append([]text.Message{first}, messages...)
 }
 
-// truncated makes the prompt of the conversation, or of as many of its last turns as fit the context with the
-// answer. Messages of the system stay.
+// truncated makes the prompt of the conversation. If it does not fit into the context with the
+// answer, it drops the oldest turns. System messages stay.
 func (q *request) truncated(ctx context.Context) error {
 	all := q.conversation.Messages
 	begins := 0
 	for begins < len(all) && (all[begins].Role == "system" || all[begins].Role == "developer") {
 		begins++
 	}
-	var turns []int // where they begin
+	var turns []int // where turns start
 	for i := begins; i < len(all); i++ {
 		if all[i].Role == "user" || i == begins {
 			turns = append(turns, i)
 		}
 	}
 	var failed error
-	drop := func(k int) bool { // the first k turns
+	drop := func(k int) bool { // drops the first k turns
 		c := q.conversation
 		c.Messages = append(all[:begins:begins], all[turns[k]:]...)
 		failed = inputError(q.model.Converse(ctx, c, &q.Request))
@@ -102,7 +104,8 @@ func (q *request) truncated(ctx context.Context) error {
 	return failed
 }
 
-// inputError gives errors about messages and tools of chat completions the names of this API.
+// inputError renames the fields in errors about messages and tools from those of chat completions
+// to those of this API.
 func inputError(err error) error {
 	var own *wire.Error
 	if err == nil || !errors.As(err, &own) {

@@ -22,10 +22,11 @@ type record struct {
 	Encrypt  bool         `json:"encrypt"` // see builder
 }
 
-// readCopies is how often a record is in memory while it is read and its items become a prompt.
+// readCopies is the number of copies of a record that are in memory while it is read and its items
+// become a prompt.
 const readCopies = 4
 
-// UnmarshalJSON reads an item of a record.
+// UnmarshalJSON decodes an item of a record.
 func (i *inputItem) UnmarshalJSON(b []byte) error {
 	f, err := wire.ParseFields(b)
 	if err != nil {
@@ -35,7 +36,8 @@ func (i *inputItem) UnmarshalJSON(b []byte) error {
 	return f.Err()
 }
 
-// load reads a stored response of the request's owner. It fails with store.ErrNotFound.
+// load reads a stored response of the request's owner. It returns store.ErrNotFound if there is
+// none.
 func (s *Server) load(ctx context.Context, id string) (*record, error) {
 	if !responseID.MatchString(id) {
 		return nil, store.ErrNotFound
@@ -57,8 +59,8 @@ func (s *Server) load(ctx context.Context, id string) (*record, error) {
 	return &r, nil
 }
 
-// whole reports whether a record has what others rely on. A file that has its right hash may be of another
-// version.
+// whole reports whether a record has the fields that other code relies on. A file with the right
+// hash may come from another version.
 func (r *record) whole() bool {
 	if r.Response == nil || slices.Contains(r.Input, nil) || slices.Contains(r.Response.Output, nil) {
 		return false
@@ -66,11 +68,11 @@ func (r *record) whole() bool {
 	return r.Response.Status != failed || r.Response.Error != nil
 }
 
-// save stores a record. A response that cannot be stored says so in its field store.
+// save stores a record. If that fails, the response's field store is set to false.
 func (s *Server) save(owner string, r *record) {
 	b, err := encode(r)
 	if err == nil {
-		err = s.store.Put(owner, r.Response.ID, bytes.Clone(b)) // without the room for more that b has
+		err = s.store.Put(owner, r.Response.ID, bytes.Clone(b)) // clone it to drop the unused capacity of b
 	}
 	if err == nil {
 		return
@@ -81,8 +83,8 @@ func (s *Server) save(owner string, r *record) {
 	}
 }
 
-// items are all items of a record, oldest first. A call whose arguments broke off is not one: nothing can be
-// made of it.
+// items returns all items of a record, oldest first. It leaves out calls whose arguments were cut
+// off, because they are useless.
 func (r *record) items() []*inputItem {
 	all := slices.Clone(r.Input)
 	for _, o := range r.Response.Output {
@@ -93,7 +95,7 @@ func (r *record) items() []*inputItem {
 	return all
 }
 
-// input is the item as a later request has it.
+// input returns the item as an input item of a later request.
 func (i *outputItem) input() *inputItem {
 	in := &inputItem{Type: i.Type, ID: i.ID, CallID: i.CallID, Name: i.Name, Namespace: i.Namespace, Arguments: i.Arguments + i.Input}
 	if i.Type == typeMessage {
@@ -111,8 +113,8 @@ func (i *outputItem) input() *inputItem {
 	return in
 }
 
-// history returns the items of the responses before q, oldest first, and puts the items that q refers to in
-// the place of its references.
+// history returns the items of the responses before q, oldest first. It replaces references in q by
+// the items that they refer to.
 func (s *Server) history(ctx context.Context, q *request) (earlier []*inputItem, err error) {
 	var chain []*record
 	for id := q.response.Previous; id != nil; {
@@ -148,7 +150,7 @@ func (s *Server) history(ctx context.Context, q *request) (earlier []*inputItem,
 	return earlier, nil
 }
 
-// responsePrefix begins ids of responses.
+// responsePrefix is the prefix of responses' ids.
 const responsePrefix = "resp_"
 
 var (
@@ -156,7 +158,8 @@ var (
 	itemIDs    = regexp.MustCompile(`^[a-z]+_([a-z2-7]{26})_i?[0-9]+$`)
 )
 
-// referred returns the item of an id, one of known or of a stored response; nil if there is none.
+// referred returns the item of an id, from known or from a stored response, or nil if there is
+// none.
 func (s *Server) referred(ctx context.Context, known map[string]*inputItem, id string) (*inputItem, error) {
 	if item := known[id]; item != nil {
 		return item, nil
@@ -178,7 +181,7 @@ func (s *Server) referred(ctx context.Context, known map[string]*inputItem, id s
 	return known[id], nil
 }
 
-// replay builds a stored response again. The events are those of its first stream.
+// replay rebuilds a stored response. Its events are those of the first stream.
 func (r *record) replay(send func(string, any) error) error {
 	final := r.Response
 	again := *final
@@ -199,7 +202,7 @@ func (r *record) replay(send func(string, any) error) error {
 	return b.finish()
 }
 
-// repeat adds an item again.
+// repeat adds a stored item again.
 func (b *builder) repeat(item *outputItem, p pieces) error {
 	s := step{kind: stepArguments, custom: item.Type == typeCustomCall}
 	content, probs := item.Arguments+item.Input, []json.RawMessage(nil)

@@ -21,15 +21,16 @@ type request struct {
 	response     *response
 	items        []*inputItem
 	callees      callees
-	verbosity    string // that the request asks for; "" for none
+	verbosity    string // requested by the client; "" if it is not set
 	stream       bool
 	encrypt      bool // reasoning has encrypted_content
 }
 
-// maxLogProbs is the most likeliest tokens beside each.
+// maxLogProbs is the maximum number of alternative tokens per token.
 const maxLogProbs = 20
 
-// decode reads a request. History is found in the store; errors are of type *wire.Error.
+// decode decodes a request. It reads earlier responses from the store. Errors are of type
+// *wire.Error.
 func (s *Server) decode(ctx context.Context, f *wire.Fields, m *generate.Model) (*request, error) {
 	q := decodeRequest(f, m)
 	if f.Err() != nil {
@@ -45,15 +46,15 @@ func (s *Server) decode(ctx context.Context, f *wire.Fields, m *generate.Model) 
 	if err := s.converse(ctx, q, earlier); err != nil {
 		return nil, err
 	}
-	q.conversation.Messages, q.conversation.Tools = nil, nil // they are in the prompt
+	q.conversation.Messages, q.conversation.Tools = nil, nil // the prompt contains them
 	return q, inputError(m.Constrain(ctx, &q.Request))
 }
 
-// keptCopies is how often the input of a request is in memory until it is answered: as items, and in JSON
-// that is stored.
+// keptCopies is the number of copies of a request's input that are in memory until it is answered:
+// as items, and in the JSON that is stored.
 const keptCopies = 4
 
-// keep reserves memory for what a response keeps of its request.
+// keep reserves memory for the part of the request that its response stores.
 func keep(ctx context.Context, f *wire.Fields) error {
 	n := 0
 	for _, name := range []string{"input", "instructions", "tools", "text", "metadata", "tool_choice"} {
@@ -107,10 +108,10 @@ func decodeStreamOptions(f *wire.Fields, stream bool) {
 		f.Fail("stream_options", "{} has a meaning only with 'stream'.")
 	}
 	obfuscate := false
-	o.Bool("include_obfuscation", &obfuscate) // hides lengths from those who read encrypted traffic; nothing is added here
+	o.Bool("include_obfuscation", &obfuscate) // would hide lengths of texts in encrypted traffic; it has no effect here
 }
 
-// decodeSampling reads how tokens are chosen and shown.
+// decodeSampling reads the sampling parameters and what is shown of tokens.
 func decodeSampling(f *wire.Fields, m *generate.Model, q *request) {
 	settings.DecodeSampling(f, m, &q.Request)
 	q.Param, q.Trim = "input", true
@@ -132,7 +133,7 @@ func decodeSampling(f *wire.Fields, m *generate.Model, q *request) {
 	}
 }
 
-// hostedIncludes are further output of tools that this server does not have.
+// hostedIncludes are additional output of tools that this server does not have.
 var hostedIncludes = []string{"file_search_call.results", "web_search_call.results", "web_search_call.action.sources", "message.input_image.image_url",
 	"computer_call_output.output.image_url", "code_interpreter_call.outputs"}
 
@@ -198,7 +199,8 @@ func decodeText(f *wire.Fields, q *request) {
 	}
 }
 
-// decodeReasoningConfig reads how the model reasons. There are no summaries of reasoning: its text is shown.
+// decodeReasoningConfig reads how the model reasons. The server makes no summaries of reasoning: it
+// shows the text.
 func decodeReasoningConfig(f *wire.Fields, q *request) {
 	r := q.response
 	effort := ""
@@ -220,14 +222,14 @@ func decodeReasoningConfig(f *wire.Fields, q *request) {
 	settings.SetVerbosity(&q.conversation.Conversation, q.verbosity)
 }
 
-// Bounds of metadata, as OpenAI has them.
+// Limits of metadata, the same as OpenAI's.
 const (
 	maxMetadata    = 16
 	maxMetadataKey = 64
 	maxMetadataLen = 512
 )
 
-// decodeLabels reads what a response only repeats.
+// decodeLabels reads fields that the response only repeats.
 func decodeLabels(f *wire.Fields, r *response) {
 	for name, to := range map[string]**string{"safety_identifier": &r.SafetyIdentifier, "prompt_cache_key": &r.PromptCacheKey, "user": &r.User} {
 		var label string

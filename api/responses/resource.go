@@ -15,7 +15,7 @@ const (
 	cancelled  = "cancelled"
 )
 
-// response is the resource that requests make and that GET returns. All keys are always there.
+// response is the resource that requests create and GET returns. All keys are always present.
 type response struct {
 	ID         string             `json:"id"`
 	Object     string             `json:"object"`
@@ -25,7 +25,7 @@ type response struct {
 	Incomplete *incompleteDetails `json:"incomplete_details"`
 	Model      string             `json:"model"`
 	Previous   *string            `json:"previous_response_id"`
-	// Instructions are a string in this server's requests.
+	// Instructions are always a string in this server.
 	Instructions *string         `json:"instructions"`
 	Output       []*outputItem   `json:"output"`
 	Error        *failure        `json:"error"`
@@ -54,18 +54,18 @@ type response struct {
 	User             *string           `json:"user"`
 }
 
-// incompleteDetails say why a response ended early.
+// incompleteDetails says why a response ended early.
 type incompleteDetails struct {
 	Reason string `json:"reason"`
 }
 
-// failure is why a response failed.
+// failure says why a response failed.
 type failure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// textConfig is what a request asks of the text.
+// textConfig has a request's options of the text.
 type textConfig struct {
 	Format    json.RawMessage `json:"format"`
 	Verbosity string          `json:"verbosity"`
@@ -88,7 +88,7 @@ type usage struct {
 
 type inputDetails struct {
 	Cached     int `json:"cached_tokens"`
-	CacheWrite int `json:"cache_write_tokens"` // always 0: writing the cache costs nothing
+	CacheWrite int `json:"cache_write_tokens"` // always 0: writing the cache has no cost
 }
 
 type outputDetails struct {
@@ -118,15 +118,15 @@ const (
 	summaryText   = "summary_text"
 )
 
-// An outputItem is a message, a call or reasoning of the model. Stored responses are read into it,
-// too.
+// An outputItem is a message, a call or reasoning of the model. Stored responses are decoded into
+// it, too.
 type outputItem struct {
 	Type    string `json:"type"`
 	ID      string `json:"id"`
 	Status  string `json:"status"`
 	Content []part `json:"content"` // of a message or reasoning
 
-	CallID    string  `json:"call_id"` // of a call, as the three below
+	CallID    string  `json:"call_id"` // of a call, like the next three
 	Namespace string  `json:"namespace"`
 	Name      string  `json:"name"`
 	Arguments string  `json:"arguments"`
@@ -181,7 +181,7 @@ func (i *outputItem) Samples() []any {
 // called reports whether the item is a call of a function or of a custom tool.
 func (i *outputItem) called() bool { return i.Type == typeCall || i.Type == typeCustomCall }
 
-// setInput sets what a call is for.
+// setInput sets a call's arguments or the text for a custom tool.
 func (i *outputItem) setInput(text string) {
 	if i.Type == typeCustomCall {
 		i.Input = text
@@ -190,7 +190,7 @@ func (i *outputItem) setInput(text string) {
 	i.Arguments = text
 }
 
-// parts are the item's parts, never nil.
+// parts returns the item's parts. The result is never nil.
 func (i *outputItem) parts() []part {
 	if i.Content == nil {
 		return []part{}
@@ -202,7 +202,8 @@ func (i *outputItem) parts() []part {
 type part struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
-	// LogProbs are of an output_text, one for each token; empty unless the request includes them.
+	// LogProbs are those of an output_text, one for each token. They are empty unless the request
+	// includes them.
 	LogProbs []json.RawMessage `json:"logprobs"`
 }
 
@@ -225,7 +226,7 @@ func (p part) MarshalJSON() ([]byte, error) {
 // Samples implements schema.Sampler.
 func (p part) Samples() []any { return []any{part{Type: outputText}, part{Type: reasoningText}} }
 
-// list is l, never nil.
+// list returns l, or an empty list if l is nil.
 func list[T any](l []T) []T {
 	if l == nil {
 		return []T{}
@@ -233,7 +234,7 @@ func list[T any](l []T) []T {
 	return l
 }
 
-// orNull is nil for "".
+// orNull returns a pointer to s, or nil if s is "".
 func orNull(s string) *string {
 	if s == "" {
 		return nil

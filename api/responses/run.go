@@ -10,16 +10,16 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// errCancelled ends the generation of a response that was cancelled or deleted by a request.
+// errCancelled ends the generation of a response that a request has cancelled or deleted.
 var errCancelled = errors.New("responses: the response was cancelled")
 
-// running are the responses that are in progress and can be retrieved.
+// running has the responses that are in progress and can be retrieved.
 type running struct {
 	mu sync.Mutex
 	at map[string]*run // by id
 }
 
-// find returns the response that a request names, if it is in progress and of the same owner.
+// find returns the response that a request names, if it is in progress and has the same owner.
 func (rs *running) find(r *http.Request) *run {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -41,18 +41,18 @@ func (rs *running) remove(r *run) {
 	delete(rs.at, r.first.ID)
 }
 
-// A run is a response in progress, as other requests see it: its steps so far. They build the response for
-// themselves.
+// A run is a response in progress as other requests see it: its steps so far. Each of these
+// requests builds the response from them.
 type run struct {
 	owner   string
-	first   response // as it was at the beginning
+	first   response // as it was at its start
 	input   []*inputItem
 	encrypt bool
 	cancel  context.CancelCauseFunc
 
 	mu      sync.Mutex
 	steps   []step
-	changed chan struct{} // closed with the next step
+	changed chan struct{} // closed at the next step
 	deleted bool
 	final   *response // nil until it has ended
 }
@@ -61,7 +61,7 @@ func newRun(owner string, q *request, cancel context.CancelCauseFunc) *run {
 	return &run{owner: owner, first: *q.response, input: q.items, encrypt: q.encrypt, cancel: cancel, changed: make(chan struct{})}
 }
 
-// add notes steps.
+// add stores steps.
 func (r *run) add(steps []step) {
 	if len(steps) == 0 {
 		return
@@ -72,13 +72,14 @@ func (r *run) add(steps []step) {
 	r.wake()
 }
 
-// wake tells those that wait. r.mu is held.
+// wake wakes waiting requests. The caller holds r.mu.
 func (r *run) wake() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// end notes the response's end. save stores it, unless it was deleted.
+// end stores the response's end. save stores the response; it is not called if the response was
+// deleted.
 func (r *run) end(final *response, save func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +90,7 @@ func (r *run) end(final *response, save func()) {
 	r.wake()
 }
 
-// remove cancels the response, which is not stored then.
+// remove cancels the response, which is then not stored.
 func (r *run) remove() {
 	r.mu.Lock()
 	r.deleted = true
@@ -97,7 +98,8 @@ func (r *run) remove() {
 	r.cancel(errCancelled)
 }
 
-// cancelAndWait cancels the response and returns it when it has ended, or ctx's error.
+// cancelAndWait cancels the response and returns it when it has ended. If ctx ends earlier, it
+// returns ctx's error.
 func (r *run) cancelAndWait(ctx context.Context) (*response, error) {
 	r.cancel(errCancelled)
 	for at := 0; ; {
@@ -114,15 +116,16 @@ func (r *run) cancelAndWait(ctx context.Context) (*response, error) {
 	}
 }
 
-// since returns the steps after the first at, the response if it has ended, and what is closed with the next
-// change.
+// since returns the steps after the first at, the response if it has ended, and a channel that is
+// closed at the next change.
 func (r *run) since(at int) ([]step, *response, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.steps[at:len(r.steps):len(r.steps)], r.final, r.changed
 }
 
-// follow answers with a response in progress: as it is now, or its events after one until its end.
+// follow serves a response in progress: its current state, or its events after a given one until
+// its end.
 func (s *Server) follow(ctx context.Context, w http.ResponseWriter, r *run, stream bool, after int) error {
 	first := r.first
 	first.Output = []*outputItem{}
@@ -182,15 +185,15 @@ func (s *Server) follow(ctx context.Context, w http.ResponseWriter, r *run, stre
 	return nil
 }
 
-// take takes over how another response ended.
+// take copies the end of another response.
 func (r *response) take(final *response) {
 	r.Status, r.Completed, r.Incomplete, r.Error, r.Usage, r.Store = final.Status, final.Completed, final.Incomplete, final.Error, final.Usage, final.Store
 }
 
-// done ends each stream.
+// done is the last line of each stream.
 const done = "data: [DONE]"
 
-// sendAfter sends the events whose number is above after.
+// sendAfter returns a function that sends the events whose number is above after.
 func sendAfter(out *wire.Events, after int) func(string, any) error {
 	n := -1
 	return func(name string, event any) error {
@@ -201,7 +204,7 @@ func sendAfter(out *wire.Events, after int) func(string, any) error {
 	}
 }
 
-// resend sends the events of a stored response after one.
+// resend sends the events of a stored response after a given one.
 func resend(w http.ResponseWriter, r *record, after int) error {
 	out := wire.NewEvents(w)
 	if err := r.replay(sendAfter(out, after)); err != nil {

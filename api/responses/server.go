@@ -15,7 +15,7 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// A Server answers for a list of models. Its methods are safe for concurrent use.
+// A Server serves the Responses API for a list of models. It is safe for concurrent use.
 type Server struct {
 	models    *generate.Models
 	store     *store.Store
@@ -23,25 +23,25 @@ type Server struct {
 	running   running
 }
 
-// New serves models and keeps responses in kept.
+// New returns a server of models that stores responses in kept.
 func New(models *generate.Models, kept *store.Store) *Server {
 	return &Server{models: models, store: kept, keepAlive: wire.KeepAlive, running: running{at: map[string]*run{}}}
 }
 
-// newID is an id of a response.
+// newID returns the id of a new response.
 func newID() string { return responsePrefix + strings.ToLower(rand.Text()) }
 
-// pathOf is the path of a field of an input item.
+// pathOf returns the path of a field of an input item.
 func pathOf(i int, field string) string { return fmt.Sprintf("input[%d].%s", i, field) }
 
-// respond answers with what went wrong, if anything did and the client does not know yet.
+// respond writes err, if it is not nil and the client has not been told of it yet.
 func respond(w http.ResponseWriter, err error) {
 	if err != nil && !errors.Is(err, wire.ErrGone) {
 		openaijson.WriteError(w, err)
 	}
 }
 
-// Create is POST /v1/responses.
+// Create serves POST /v1/responses.
 func (s *Server) Create(w http.ResponseWriter, r *http.Request) {
 	var q *request
 	err := s.models.Read(r.Context(), r.Body, func(ctx context.Context, f *wire.Fields, m *generate.Model) (err error) {
@@ -54,7 +54,7 @@ func (s *Server) Create(w http.ResponseWriter, r *http.Request) {
 	respond(w, err)
 }
 
-// InputTokens is POST /v1/responses/input_tokens: it counts the tokens of a request's prompt.
+// InputTokens serves POST /v1/responses/input_tokens. It counts the tokens of a request's prompt.
 func (s *Server) InputTokens(w http.ResponseWriter, r *http.Request) {
 	count := inputTokens{Object: "response.input_tokens"}
 	err := s.models.Read(r.Context(), r.Body, func(ctx context.Context, f *wire.Fields, m *generate.Model) error {
@@ -71,19 +71,19 @@ func (s *Server) InputTokens(w http.ResponseWriter, r *http.Request) {
 	wire.WriteJSON(w, http.StatusOK, count)
 }
 
-// Compact is POST /v1/responses/compact, which shortens conversations where it is offered. It is a 404, as clients try
-// errors of the server again.
+// Compact serves POST /v1/responses/compact, which shortens conversations and is not supported. It
+// returns 404, because clients retry after server errors.
 func (s *Server) Compact(w http.ResponseWriter, _ *http.Request) {
 	respond(w, &wire.Error{Kind: wire.NotFound, Message: "/v1/responses/compact is not supported: ask for a summary in a message, " +
 		"and send it in place of the conversation."})
 }
 
-// notFound says that a response does not exist, or belongs to another key.
+// notFound returns the error for a response that does not exist or belongs to another key.
 func notFound(id string) error {
 	return &wire.Error{Kind: wire.NotFound, Message: "Response with id '" + short(id) + "' not found."}
 }
 
-// find reads a stored response that is not running.
+// find reads a stored response that is not in progress.
 func (s *Server) find(r *http.Request) (*record, error) {
 	id := r.PathValue("id")
 	rec, err := s.load(r.Context(), id)
@@ -93,7 +93,8 @@ func (s *Server) find(r *http.Request) (*record, error) {
 	return rec, err
 }
 
-// Retrieve is GET /v1/responses/{id}, with stream=true as a stream, of the events after starting_after.
+// Retrieve serves GET /v1/responses/{id}. With stream=true it streams the events after
+// starting_after.
 func (s *Server) Retrieve(w http.ResponseWriter, r *http.Request) {
 	stream, after := false, -1
 	err := wire.ReadQuery(r, func(f *wire.Fields) {
@@ -122,7 +123,7 @@ func (s *Server) Retrieve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Delete is DELETE /v1/responses/{id}. A response that is in progress is cancelled.
+// Delete serves DELETE /v1/responses/{id}. It cancels a response that is in progress.
 func (s *Server) Delete(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	run := s.running.find(r)
@@ -145,8 +146,8 @@ func (s *Server) Delete(w http.ResponseWriter, r *http.Request) {
 	wire.WriteJSON(w, http.StatusOK, deleted{id, "response", true})
 }
 
-// Cancel is POST /v1/responses/{id}/cancel. It ends a response that is in progress and returns it. A response
-// that has ended is returned as it is.
+// Cancel serves POST /v1/responses/{id}/cancel. It ends a response that is in progress and returns
+// it. A response that has ended is returned unchanged.
 func (s *Server) Cancel(w http.ResponseWriter, r *http.Request) {
 	if run := s.running.find(r); run != nil {
 		final, err := run.cancelAndWait(r.Context())

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// A tool is a function or a custom tool that the model may call, or a namespace of them, as a response shows it.
+// A tool is a function, a custom tool, or a namespace of them, in the form of a response.
 type tool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
@@ -59,14 +59,14 @@ const (
 	typeWebSearch = "web_search"
 )
 
-// decodeTools reads the fields about tools into c and r. It returns the functions of namespaces.
+// decodeTools decodes the fields about tools into c and r. It returns the functions of namespaces.
 func decodeTools(f *wire.Fields, c *generate.Conversation, r *response) callees {
 	r.Parallel = true
 	f.Bool("parallel_tool_calls", &r.Parallel)
 	c.SingleCall = !r.Parallel
 	if f.Has("max_tool_calls") {
 		r.MaxToolCalls = new(int)
-		f.Integer("max_tool_calls", r.MaxToolCalls, 1, 1<<31-1) // of hosted tools, of which there are none
+		f.Integer("max_tool_calls", r.MaxToolCalls, 1, 1<<31-1) // limits hosted tools, which this server does not have
 	}
 	r.Tools = []tool{}
 	q := toolReader{conversation: c}
@@ -76,7 +76,7 @@ func decodeTools(f *wire.Fields, c *generate.Conversation, r *response) callees 
 		switch {
 		case kind == typeNamespace:
 			r.Tools = append(r.Tools, q.decodeNamespace(in))
-		case kind == typeWebSearch && offline(in): // of an empty cache
+		case kind == typeWebSearch && offline(in): // it finds nothing
 		default:
 			r.Tools = append(r.Tools, q.decode(in, ""))
 		}
@@ -87,8 +87,8 @@ func decodeTools(f *wire.Fields, c *generate.Conversation, r *response) callees 
 	return q.callees
 }
 
-// decode reads a function or a custom tool, and adds it to those that the model sees. Custom tools may be in namespaces,
-// too. intro stands before the description that the model sees.
+// decode decodes a function or a custom tool, and adds it to the tools that the model sees. It may
+// be in a namespace. intro precedes its description for the model.
 func (q *toolReader) decode(in *wire.Fields, intro string) tool {
 	var kind string
 	if in.String("type", &kind); kind == typeCustom {
@@ -107,7 +107,7 @@ func (q *toolReader) decode(in *wire.Fields, intro string) tool {
 	return t
 }
 
-// seen is the name of a tool as the model sees it.
+// seen returns the name of a tool as the model sees it.
 func (q *toolReader) seen(in *wire.Fields, name string) string {
 	c := callee{q.namespace, name}
 	seen := c.seen()
@@ -120,19 +120,20 @@ func (q *toolReader) seen(in *wire.Fields, name string) string {
 	return seen
 }
 
-// introduced is a description behind that of the namespace.
+// introduced adds the description of the namespace before that of a tool.
 func introduced(intro, description string) string {
 	return strings.TrimPrefix(intro+"\n\n"+description, "\n\n")
 }
 
-// offline reports whether a web search may fetch nothing.
+// offline reports whether a web search must not fetch anything.
 func offline(in *wire.Fields) bool {
 	access := true
 	in.Bool("external_web_access", &access)
 	return !access
 }
 
-// decodeTool reads a function. Tools that a service would run for the client are rejected by name.
+// decodeTool decodes a function. It rejects tools that the service itself would have to run; the
+// error names the tool.
 func decodeTool(in *wire.Fields) (t tool, described text.Tool) {
 	required(in, "type", &t.Type)
 	if t.Type != typeFunction && in.Err() == nil {
@@ -153,7 +154,7 @@ func decodeTool(in *wire.Fields) (t tool, described text.Tool) {
 	return t, described
 }
 
-// decodeChoice reads tool_choice: a word, a function, or the tools that are allowed.
+// decodeChoice reads tool_choice: a word, a function, or a list of allowed tools.
 func decodeChoice(f *wire.Fields, c *generate.Conversation, r *response) {
 	r.ToolChoice = json.RawMessage(`"auto"`)
 	f.Like("tool_choice", new(string), map[string]any{})
@@ -185,7 +186,7 @@ func decodeChoice(f *wire.Fields, c *generate.Conversation, r *response) {
 	}
 }
 
-// calleeOf reads the name of a function, as the model sees it.
+// calleeOf returns the name of a function as the model sees it.
 func calleeOf(o *wire.Fields) string {
 	var c callee
 	required(o, "name", &c.name)
@@ -205,7 +206,7 @@ func setMode(f *wire.Fields, field, word string, c *generate.Conversation) {
 	}
 }
 
-// knows fails if no tool has the name.
+// knows returns an error if no tool has the name.
 func knows(o *wire.Fields, field, name string, tools []text.Tool) error {
 	if o.Err() != nil || slices.ContainsFunc(tools, func(t text.Tool) bool { return t.Name == name }) {
 		return nil
@@ -213,7 +214,8 @@ func knows(o *wire.Fields, field, name string, tools []text.Tool) error {
 	return wire.Invalidf(o.Path(field), "Invalid value for '%s': 'tools' has no function %q.", o.Path(field), short(name))
 }
 
-// decodeAllowed reads {"type": "allowed_tools", "mode": …, "tools": […]}. The model sees the allowed tools only.
+// decodeAllowed reads {"type": "allowed_tools", "mode": …, "tools": […]}. Only the allowed tools
+// are shown to the model.
 func decodeAllowed(o *wire.Fields, c *generate.Conversation) {
 	var mode string
 	required(o, "mode", &mode)

@@ -5,20 +5,20 @@ import (
 	"github.com/heftai/heft/api/wire"
 )
 
-// inputTokens is the answer of POST /v1/responses/input_tokens.
+// inputTokens is the response of POST /v1/responses/input_tokens.
 type inputTokens struct {
 	Object string `json:"object"`
 	Tokens int    `json:"input_tokens"`
 }
 
-// deleted is the answer of DELETE /v1/responses/{id}.
+// deleted is the response of DELETE /v1/responses/{id}.
 type deleted struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
 	Deleted bool   `json:"deleted"`
 }
 
-// Types are the types of this package's endpoints, by method and path.
+// Types returns the types of this package's endpoints by method and path.
 func Types() map[string]wire.Types {
 	events := []any{lifecycleEvent{}, itemAdded{}, partAdded{}, textDelta{}, textDone{}, reasoningDelta{}, reasoningDone{}, argumentsDelta{}, argumentsDone{}, inputDelta{}, inputDone{}, errorEvent{}}
 	return map[string]wire.Types{

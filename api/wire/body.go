@@ -11,20 +11,22 @@ import (
 )
 
 const (
-	// maxBody is the limit of one body in bytes. A prompt of a million token ids fits.
+	// maxBody is the maximum size of a body in bytes. A prompt of a million token ids fits.
 	maxBody = 32 << 20
-	// firstRead is how much of a body without an announced size is read at first.
+	// firstRead is the number of bytes that are read first of a body without an announced size.
 	firstRead = 16 << 10
-	// roomWait is how long a request waits for memory.
+	// roomWait is the maximum time that a request waits for memory.
 	roomWait = 10 * time.Second
-	// textCopies is how often the text of a body is in memory while it is decoded, beside the body.
+	// textCopies is the number of copies of a body's text that are in memory while it is decoded,
+	// in addition to the body.
 	textCopies = 2
-	// smallWork is what decoding any body takes.
+	// smallWork is the minimum memory that decoding a body takes.
 	smallWork = 16 << 10
 )
 
-// Streams wraps next for a request whose body is not kept in memory, but read in pieces: the size of the body
-// has no limit here, and its memory is that of the pieces, n bytes. Errors are as with Limit.
+// Streams wraps next for requests whose body is read in pieces and not kept in memory. The size of
+// the body is not limited here. The memory of such a request is n bytes, that of the pieces. Errors
+// are handled as by Limit.
 func (m *Memory) Streams(n int, write ErrorWriter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := m.claim(r.Context(), int64(requestBytes+n))
@@ -41,11 +43,12 @@ func (m *Memory) Streams(n int, write ErrorWriter, next http.Handler) http.Handl
 	})
 }
 
-// Limit wraps next so that each body, and all requests together, stay within their limits. A body
-// whose announced size exceeds the limit is rejected unread. A request waits until there is memory
-// for its body. The body's memory is released when the handler closes the body, and all that the
-// request's [Claim] holds when the handler returns. Errors are written by the ErrorWriter that
-// errorsOf returns. Requests without a body wait for nothing; their claim has what they reserve.
+// Limit wraps next and enforces the limits of each body and of all requests together. A body whose
+// announced size exceeds the limit is rejected unread. A request waits until there is memory for
+// its body. The body's memory is released when the handler closes the body; all other memory of the
+// request's [Claim] is released when the handler returns. Errors are written by the ErrorWriter
+// that errorsOf returns. A request without a body does not wait; its claim only has the memory that
+// the handler reserves.
 func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +86,7 @@ func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handl
 	}
 }
 
-// errEncoded returns an error if the body of r is compressed, else nil.
+// errEncoded returns an error if the body of r is compressed.
 func errEncoded(r *http.Request) error {
 	for _, encodings := range r.Header.Values("Content-Encoding") {
 		for encoding := range strings.SplitSeq(encodings, ",") {
@@ -95,7 +98,7 @@ func errEncoded(r *http.Request) error {
 	return nil
 }
 
-// claimedBody is a body whose memory is reserved. It is for one goroutine.
+// claimedBody is a body whose memory is reserved. It is for use by one goroutine.
 type claimedBody struct {
 	io.ReadCloser
 	claim     *Claim
@@ -104,7 +107,7 @@ type claimedBody struct {
 
 	texts   *TextLimit // nil: none
 	watch   textWatch
-	refused error // a text is too long
+	refused error // the error of a text that is too long
 }
 
 func (b *claimedBody) limitTexts(l *TextLimit) {
@@ -129,8 +132,8 @@ func (b *claimedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// dropRest releases the body's memory and reads the body to its end: many clients send all of it
-// before they read.
+// dropRest releases the body's memory and reads the body to its end, because many clients send the
+// whole body before they read.
 func (b *claimedBody) dropRest() {
 	b.claim.drop(b.taken)
 	b.taken = 0
@@ -153,7 +156,7 @@ func (b *claimedBody) reserve(n int) error {
 	return nil
 }
 
-// readAll reads b into memory that is reserved before it is used.
+// readAll reads b. It reserves memory before it uses it.
 func (b *claimedBody) readAll() ([]byte, error) {
 	if b.announced >= 0 {
 		out := make([]byte, b.announced)
@@ -161,7 +164,7 @@ func (b *claimedBody) readAll() ([]byte, error) {
 		if err != nil {
 			return out[:n], err
 		}
-		_, err = io.ReadFull(b, make([]byte, 1)) // the end, which says that the client has sent all
+		_, err = io.ReadFull(b, make([]byte, 1)) // reads the end of the body
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
@@ -183,7 +186,7 @@ func (b *claimedBody) readAll() ([]byte, error) {
 		if len(out) == cap(out) {
 			old, size, most := cap(out), 2*cap(out), int(b.claim.m.MaxBody())
 			if size >= most {
-				size = most + 1 // to see that it is not larger
+				size = most + 1 // one more byte, to detect a larger body
 			}
 			if err := b.reserve(size); err != nil {
 				return out, err
@@ -195,14 +198,14 @@ func (b *claimedBody) readAll() ([]byte, error) {
 	}
 }
 
-// ReadBody reads a body to its end. Errors are of type *Error: the body is too large, malformed
-// or incomplete, there is no memory for it, or ctx has ended.
+// ReadBody reads a body to its end. Errors are of type *Error: the body is too large, malformed or
+// incomplete, there is no memory for it, or ctx has ended.
 func ReadBody(ctx context.Context, body io.Reader) ([]byte, error) {
 	return ReadBodyWithin(ctx, body, nil)
 }
 
-// ReadBodyWithin is [ReadBody] for a body whose prompt has a limit. When a text has exceeded it, the
-// rest of the body is dropped as it comes and its memory is released; the error is that of
+// ReadBodyWithin is [ReadBody] for a body whose prompt has a limit. Once a text has exceeded it,
+// the rest of the body is discarded and its memory is released. The error is then that of
 // texts.Refuse.
 func ReadBodyWithin(ctx context.Context, body io.Reader, texts *TextLimit) ([]byte, error) {
 	var b []byte
@@ -247,14 +250,15 @@ func errTooMuch() *Error {
 	return &Error{Kind: TooLarge, Message: "Your request takes more memory than this server has for requests: shorten it, or start the server with a larger --max-memory."}
 }
 
-// errLargeAnswer says that there is no memory to collect an answer that is sent at once.
+// errLargeAnswer returns the error for an answer that is sent at once if there is no memory to
+// collect it.
 func errLargeAnswer() *Error {
 	return &Error{Kind: Overloaded, RetryAfter: time.Second, Message: "The server has no memory left for this answer: " +
 		"stream it, or ask for fewer tokens, choices or log-probabilities."}
 }
 
-// Closed is the error of a request whose client has closed the connection, with its cause. A client reads it only if it
-// has closed one direction.
+// Closed returns the error of a request whose client has closed the connection, with its cause. A
+// client sees it only if it has closed just one direction.
 func Closed(cause error) *Error {
 	return &Error{Kind: Interrupted, Message: "The client closed the request: keep the connection open in both directions until it is answered.", Err: cause}
 }
@@ -264,8 +268,9 @@ func errFull() *Error {
 		Message: "The server has as many requests as it has memory for; retry after 1 s."}
 }
 
-// ReadFields reads the body of a request that names no model, and passes its fields to decode, or fields that describe
-// the request (see [Describing]). It returns the first error of a field.
+// ReadFields reads the body of a request that names no model, and calls decode with its fields. For
+// a description (see [Describing]) it calls decode with fields that describe. It returns the first
+// error of a field.
 func ReadFields(r *http.Request, decode func(*Fields)) error {
 	ctx := r.Context()
 	f := DescriptionOf(ctx)

@@ -5,23 +5,25 @@ import (
 	"slices"
 )
 
-// A Client is who sent a request. It does not change.
+// A Client is the sender of requests. It does not change.
 type Client struct {
-	// ID tells clients apart: by API key, else by address. Requests of different clients take turns.
+	// ID identifies the client by its API key or, without a key, by its address. Requests of
+	// different clients take turns.
 	ID string
-	// Name is the name of the API key, for logs and metrics; "" for a key without one, or none.
+	// Name is the name of the API key for logs and metrics, or "" if there is no key or it has no
+	// name.
 	Name string
-	// Admin allows requests that change what is served.
+	// Admin allows requests that change the served models and adapters.
 	Admin bool
-	// Models are those that the client may use; nil: all.
+	// Models are the models that the client may use; nil means all.
 	Models []string
-	// Spend counts tokens that were computed for the client; nil: nothing counts.
+	// Spend counts tokens that were computed for the client; nil means that they are not counted.
 	Spend func(prompt, completion int)
 }
 
 type clientKey struct{}
 
-// noClient is that of requests from Go.
+// noClient is the client of requests from Go programs.
 var noClient = &Client{Admin: true}
 
 // WithClient returns a context for the requests of c.
@@ -43,7 +45,7 @@ func ClientOf(ctx context.Context) *Client {
 // May reports whether c may use a model.
 func (c *Client) May(model string) bool { return c.Models == nil || slices.Contains(c.Models, model) }
 
-// CheckAdmin returns an error of kind Forbidden if c may not change what is served.
+// CheckAdmin returns an error of kind Forbidden if c may not change the served models and adapters.
 func (c *Client) CheckAdmin() error {
 	if c.Admin {
 		return nil

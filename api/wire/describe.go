@@ -8,17 +8,17 @@ import (
 	"github.com/heftai/heft/api/internal/schema"
 )
 
-// Types are the types of an endpoint's answers, and how it is called, for the document of the API. Answer and Event are values of
-// the types that are written as JSON; nil allows everything.
+// Types describes an endpoint's input and output for the API description. Answer and Events are
+// values of the types that are written as JSON; nil allows any value.
 type Types struct {
 	Summary string
 	Reads   Input
-	Form    any    // with Reads of ReadsForm: a struct of the form's fields
-	Answer  any    // of an answer that is sent at once
+	Form    any    // if Reads is ReadsForm: a struct of the form's fields
+	Answer  any    // of a response that is sent at once
 	Events  []any  // of a stream; nil: there is none
-	Lines   bool   // the stream has lines of JSON in place of events
-	Status  int    // of the answer; 0 is 200
-	Media   string // of an answer that is not JSON, such as text/plain
+	Lines   bool   // the stream has lines of JSON instead of events
+	Status  int    // of the response; 0 means 200
+	Media   string // of a response that is not JSON, such as text/plain
 }
 
 // Input is where an endpoint reads its fields.
@@ -34,14 +34,15 @@ const (
 
 type describing struct{}
 
-// Describing returns a context in which handlers describe the fields of their requests in a schema, and answer nothing.
+// Describing returns a context in which handlers add the fields of their requests to a schema, and
+// send no response.
 func Describing(ctx context.Context) (context.Context, *schema.Schema) {
 	s := schema.Object()
 	return context.WithValue(ctx, describing{}, s), s
 }
 
-// DescriptionOf returns fields that describe, if ctx is one of Describing: reading a field adds it to the schema, every field
-// is missing, and Err is never nil. Otherwise it returns nil.
+// DescriptionOf returns fields that describe, if ctx is a context of Describing, and otherwise nil.
+// Reading such a field adds it to the schema. All fields are missing, and Err is never nil.
 func DescriptionOf(ctx context.Context) *Fields {
 	s, ok := ctx.Value(describing{}).(*schema.Schema)
 	if !ok {
@@ -51,10 +52,10 @@ func DescriptionOf(ctx context.Context) *Fields {
 	return &Fields{describes: s, err: &err}
 }
 
-// Describes reports whether f describes: see [DescriptionOf].
+// Describes reports whether f only describes; see [DescriptionOf].
 func (f *Fields) Describes() bool { return f.describes != nil }
 
-// describe adds a field of the schema s, or null.
+// describe adds a field with the schema s, or null.
 func (f *Fields) describe(name string, s schema.Schema) {
 	f.describes.Property(name)
 	f.describes.Properties[name] = s.OrNull()
@@ -76,15 +77,14 @@ func (f *Fields) Like(name string, values ...any) {
 	f.describes.Properties[name] = s
 }
 
-// Optional describes a field as one that may be missing, because another one may take its place. It reads
-// nothing.
+// Optional marks a field as optional, because another one may replace it. It reads nothing.
 func (f *Fields) Optional(name string) {
 	if f.Describes() {
 		f.describes.Required = slices.DeleteFunc(f.describes.Required, func(s string) bool { return s == name })
 	}
 }
 
-// describeBounds adds a number from least to most.
+// describeBounds adds a number with its bounds.
 func (f *Fields) describeBounds(name, kind string, least, most float64) {
 	if f.Describes() {
 		bounds := [2]float64{least, most}
@@ -99,11 +99,11 @@ func (f *Fields) describeType(name, kind string) {
 	}
 }
 
-// missing says that a field must be there.
+// missing starts the message for a required field that is missing.
 const missing = "Missing required parameter: "
 
-// describeMissing notes that a field of a body is required, if format says so and no other may be there in its place. The
-// fields that an object inside requires depend on its other fields.
+// describeMissing marks a field of a body as required, if format says so and no other field may
+// replace it. It ignores fields of inner objects, because they depend on the objects' other fields.
 func (f *Fields) describeMissing(name, format string) {
 	if f.Describes() && strings.HasPrefix(format, missing) && !strings.Contains(format, " or ") && !f.inside {
 		f.describes.Require(name)

@@ -14,7 +14,7 @@ type Kind uint8
 // The kinds.
 const (
 	Internal     Kind = iota // the server failed
-	Invalid                  // the request is wrong
+	Invalid                  // the request is invalid
 	TooLong                  // prompt and answer exceed the context
 	NoModel                  // no model has the requested name
 	Overloaded               // the server is full; retry after RetryAfter
@@ -27,16 +27,17 @@ const (
 	Forbidden                // the request comes from a page or a host that is not allowed
 	TooLarge                 // the body exceeds the limit
 	TooSlow                  // the body arrived too slowly
-	NotFound                 // what the path names does not exist
+	NotFound                 // the resource in the path does not exist
 	NoPrevious               // the response that a request continues does not exist
-	RateLimited              // the client has used up what its API key allows; see Error.RetryAfter
-	NotOffered               // the endpoint is known, but this server does not do what it asks for
+	RateLimited              // the client has reached a limit of its API key; see Error.RetryAfter
+	NotOffered               // the endpoint is known, but this server does not implement it
 	Loading                  // the model is still being loaded; retry after RetryAfter
 	Encoded                  // the body is compressed
-	NoWebSocket              // the endpoint takes no WebSockets
+	NoWebSocket              // the endpoint does not support WebSockets
 )
 
-// StatusClientClosed is the status of Interrupted: access logs show it, and clients that have closed one direction.
+// StatusClientClosed is the status of Interrupted. It appears in access logs, and clients that have
+// closed one direction receive it.
 const StatusClientClosed = 499
 
 var statuses = [...]int{
@@ -77,13 +78,13 @@ func (k Kind) Operators() bool { return k == Internal || k == Unavailable }
 // An Error says why there is no answer, or why an answer ends early. It belongs to no dialect.
 type Error struct {
 	Kind       Kind
-	Field      string // path of the field at fault, in the client's names; "" if none
+	Field      string // path of the invalid field in the client's names; "" if there is none
 	Message    string // for the client
 	RetryAfter time.Duration
 	Err        error // the cause; may be nil
 }
 
-// Error returns the message with the field in front.
+// Error returns the message, preceded by the field.
 func (e *Error) Error() string {
 	if e.Field != "" {
 		return "request: " + e.Field + ": " + e.Message
@@ -94,21 +95,23 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Invalidf returns an error about one field of a request; field is "" for the body as a whole.
+// Invalidf returns an error about one field of a request. If field is "", it is about the whole
+// body.
 func Invalidf(field, format string, args ...any) *Error {
 	return &Error{Kind: Invalid, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// An ErrorWriter answers with err in the shape of one dialect. It is called before anything
-// else was written.
+// An ErrorWriter writes err in the form of one dialect. It must be called before anything else is
+// written.
 type ErrorWriter func(w http.ResponseWriter, err error)
 
-// PrepareError does what all dialects do before they answer with e, which was made of err: it logs what the operator must
-// act on, and sets the headers that say when to retry and that the connection ends.
+// PrepareError does what all dialects do before they write e, which was made from err. It logs
+// errors that need the operator's attention. It sets the headers that say when to retry and that
+// the connection closes.
 func PrepareError(w http.ResponseWriter, e *Error, err error) {
 	if e.Kind.Operators() {
 		about := []any{"reason", err}
-		if e.Err != nil && err == error(e) { // the client reads no cause
+		if e.Err != nil && err == error(e) { // the client does not see the cause
 			about = append(about, "cause", e.Err)
 		}
 		slog.Error("a request failed", about...)
@@ -116,12 +119,13 @@ func PrepareError(w http.ResponseWriter, e *Error, err error) {
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
 	}
-	if e.Kind == TooSlow || e.Kind == TooLarge { // the rest of the body would be read as the next request
+	if e.Kind == TooSlow || e.Kind == TooLarge { // otherwise the rest of the body would be read as the next request
 		w.Header().Set("Connection", "close")
 	}
 }
 
-// NoSuchRoute returns the error for a path that no endpoint has. near is one that the client may have meant, or "".
+// NoSuchRoute returns the error for a path without an endpoint. near is a path that the client may
+// have meant, or "".
 func NoSuchRoute(r *http.Request, near string) *Error {
 	message := "Invalid URL (" + r.Method + " " + r.URL.Path + ")"
 	if near != "" {

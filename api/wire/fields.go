@@ -15,31 +15,32 @@ import (
 	"github.com/heftai/heft/internal/jsonscan"
 )
 
-// Fields reads the fields of a JSON object. Each method reads one field into its argument, and
-// leaves the argument alone if the field is missing or null. The first error is kept with the
-// field's path; after it nothing is read. Objects inside the object share that error.
+// Fields reads the fields of a JSON object. Each method reads one field into its argument, and does
+// not change the argument if the field is missing or null. The first error is kept with the field's
+// path; after an error nothing is read. Inner objects share that error.
 //
-// A Fields is for one goroutine.
+// A Fields is for use by one goroutine.
 type Fields struct {
 	raw  map[string]json.RawMessage
 	path string // of the object; "" for the body
-	err  *error // shared with the objects inside
+	err  *error // shared with inner objects
 
 	describes *schema.Schema // see DescriptionOf; nil: the fields are those of a request
-	inside    bool           // of another object
+	inside    bool           // of an inner object
 
-	claim   *Claim          // of the memory that decoding takes; nil: it is not counted
+	claim   *Claim          // memory for decoding; nil: it is not counted
 	charged map[string]bool // fields whose memory is reserved
 }
 
-// maxFields is how many fields an object may have.
+// maxFields is the maximum number of fields of an object.
 const maxFields = 1 << 12
 
-// byteOrderMark may begin a body, as some clients on Windows write it. RFC 8259 lets parsers ignore it.
+// byteOrderMark may precede a body, as in requests of some clients on Windows. RFC 8259 lets
+// parsers ignore it.
 var byteOrderMark = []byte("\ufeff")
 
-// ParseFields parses a body. It fails with an *Error if the body is not a JSON object. The fields
-// are parts of body, which must not change while they are in use.
+// ParseFields parses a body. It returns an *Error if the body is not a JSON object. The fields are
+// slices of body, which must not change while they are in use.
 func ParseFields(body []byte) (*Fields, error) {
 	f := &Fields{err: new(error)}
 	body = bytes.TrimPrefix(body, byteOrderMark)
@@ -61,11 +62,11 @@ func ParseFields(body []byte) (*Fields, error) {
 	return f, nil
 }
 
-// CountIn makes f reserve memory in c before it decodes a field. Without it f reserves none.
+// CountIn makes f reserve memory in c before it decodes a field. Without CountIn f reserves none.
 func (f *Fields) CountIn(c *Claim) { f.claim, f.charged = c, map[string]bool{} }
 
-// Work reserves n bytes for decoding, in addition to those of the fields. If there is no memory, it keeps the
-// error and returns false.
+// Work reserves n bytes for decoding, in addition to those of the fields. If there is no memory, it
+// keeps an error and returns false.
 func (f *Fields) Work(n int) bool {
 	if *f.err == nil {
 		*f.err = f.claim.Work(n)
@@ -73,7 +74,7 @@ func (f *Fields) Work(n int) bool {
 	return *f.err == nil
 }
 
-// charge reserves the memory for a field, once.
+// charge reserves the memory of a field, once.
 func (f *Fields) charge(name string, raw json.RawMessage) bool {
 	if f.claim == nil || f.charged[name] {
 		return true
@@ -93,7 +94,7 @@ func (f *Fields) Path(name string) string {
 	return f.path + "." + name
 }
 
-// Raw returns a field that is neither missing nor null. After an error there is none.
+// Raw returns a field. ok is false if it is missing or null, or after an error.
 func (f *Fields) Raw(name string) (json.RawMessage, bool) {
 	if f.Describes() {
 		f.describes.Property(name)
@@ -110,18 +111,18 @@ func (f *Fields) peek(name string) (json.RawMessage, bool) {
 	return raw, ok && *f.err == nil && !IsNull(raw)
 }
 
-// Has reports whether a field is neither missing nor null. After an error there is none.
+// Has reports whether a field is neither missing nor null. After an error it returns false.
 func (f *Fields) Has(name string) bool {
-	if f.Describes() { // what follows may read the field
+	if f.Describes() { // the caller may read the field
 		return true
 	}
 	_, ok := f.peek(name)
 	return ok
 }
 
-// Each reads a list that may be long; want is such as "a list of messages". It calls item with the elements in order, until item returns
-// false or an error is kept. Memory is reserved element by element, so that a list with a fault is
-// decoded up to the fault.
+// Each reads a list that may be long. want describes it in errors, such as "a list of messages".
+// Each calls item with the elements in order, until item returns false or an error is kept. Memory
+// is reserved element by element, so that a list with an error is decoded only up to the error.
 func (f *Fields) Each(name, want string, item func(i int, raw json.RawMessage) bool) {
 	if f.Describes() {
 		f.describes.Property(name)
@@ -139,8 +140,8 @@ func (f *Fields) Each(name, want string, item func(i int, raw json.RawMessage) b
 	})
 }
 
-// Objects reads a list of objects as [Fields.Each] does; want is such as "a list of items". The objects
-// share f's error.
+// Objects reads a list of objects as [Fields.Each] does. want describes it in errors, such as "a
+// list of items". The objects share f's error.
 func (f *Fields) Objects(name, want string, item func(i int, in *Fields) bool) {
 	if f.Describes() {
 		in := &Fields{describes: schema.Object(), inside: true, err: f.err}
@@ -164,27 +165,29 @@ func (f *Fields) Objects(name, want string, item func(i int, in *Fields) bool) {
 	})
 }
 
-// Null reports whether the field is given and null.
+// Null reports whether the field is present and null.
 func (f *Fields) Null(name string) bool {
 	raw, ok := f.raw[name]
 	return ok && IsNull(raw)
 }
 
-// FailAt keeps an error about the field at path, if it is the first. The path begins at the body.
+// FailAt keeps an error about the field at path, if it is the first error. The path starts at the
+// body.
 func (f *Fields) FailAt(path, format string, args ...any) {
 	if *f.err == nil {
 		*f.err = Invalidf(path, format, args...)
 	}
 }
 
-// FailWith keeps err, if it is not nil and the first.
+// FailWith keeps err, if it is not nil and there is no earlier error.
 func (f *Fields) FailWith(err error) {
 	if *f.err == nil && err != nil {
 		*f.err = err
 	}
 }
 
-// Fail keeps an error about a field, if it is the first. In format, {} is the path in quotes.
+// Fail keeps an error about a field, if it is the first error. In format, {} stands for the quoted
+// path.
 func (f *Fields) Fail(name, format string, args ...any) {
 	path := f.Path(name)
 	f.describeMissing(name, format)
@@ -193,7 +196,8 @@ func (f *Fields) Fail(name, format string, args ...any) {
 
 func escapePercent(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 
-// WrongType keeps an error about a field that has the wrong type; want is such as "a string".
+// WrongType keeps an error about a field of the wrong type. want describes the right one, such as
+// "a string".
 func (f *Fields) WrongType(name, want string) {
 	f.Fail(name, "Invalid type for {}: expected %s, but got %s.", want, TypeName(f.raw[name]))
 }
@@ -233,7 +237,7 @@ func (f *Fields) Number(name string, to *float64, least, most float64) {
 	*to = v
 }
 
-// Integer reads a whole number from least to most. It takes 3 and 3.0.
+// Integer reads an integer from least to most. It accepts 3 and 3.0.
 func (f *Fields) Integer(name string, to *int, least, most int) {
 	f.describeBounds(name, "integer", float64(least), float64(most))
 	raw, ok := f.Raw(name)
@@ -258,12 +262,12 @@ func (f *Fields) Integer(name string, to *int, least, most int) {
 
 var (
 	errNotWhole = errors.New("wire: the number is not whole")
-	// ErrNumberTooLarge says that a whole number does not fit 64 bits.
+	// ErrNumberTooLarge is the error of an integer that does not fit into 64 bits.
 	ErrNumberTooLarge = errors.New("wire: the number does not fit 64 bits")
 )
 
-// WholeNumber parses 3 and 3.0, because Python clients write both. It fails with
-// ErrNumberTooLarge, or with another error if raw is not a whole number.
+// WholeNumber parses 3 and 3.0, because Python clients write both. It returns ErrNumberTooLarge if
+// the number does not fit, and another error if raw is not an integer.
 func WholeNumber(raw json.RawMessage) (int64, error) {
 	var n int64
 	if json.Unmarshal(raw, &n) == nil {
@@ -272,7 +276,7 @@ func WholeNumber(raw json.RawMessage) (int64, error) {
 	var v float64
 	if err := json.Unmarshal(raw, &v); err != nil {
 		if TypeName(raw) == "an integer" {
-			return 0, ErrNumberTooLarge // for a float64, too
+			return 0, ErrNumberTooLarge // also too large for a float64
 		}
 		return 0, err
 	}
@@ -313,7 +317,7 @@ func (f *Fields) IDs(name string, to *[]int32, vocab int) {
 	*to = list
 }
 
-// Texts reads an object whose values are strings. The error of another value has its path.
+// Texts reads an object whose values are strings. An error about a value has the value's path.
 func (f *Fields) Texts(name string, to *map[string]string) {
 	f.Like(name, map[string]string{})
 	raw, ok := f.Raw(name)
@@ -354,8 +358,8 @@ func (f *Fields) Object(name string) (*Fields, bool) {
 	return in, true
 }
 
-// Count returns how many elements a list of numbers has, or the longest of a list of such lists. It
-// decodes nothing. It returns 0 for another value.
+// Count returns the number of elements of a list of numbers, or of the longest list in a list of
+// such lists. It decodes nothing. For any other value it returns 0.
 func (f *Fields) Count(name string) int {
 	raw, ok := f.peek(name)
 	if !ok || raw[jsonscan.Space(raw, 0)] != '[' {
@@ -364,7 +368,7 @@ func (f *Fields) Count(name string) int {
 	return longestList(raw)
 }
 
-// ReadQuery reads the parameters of r's query with read. It returns the first error.
+// ReadQuery calls read with the parameters of r's query. It returns the first error.
 func ReadQuery(r *http.Request, read func(*Fields)) error {
 	f, err := queryFields(r)
 	if err != nil {
@@ -374,7 +378,7 @@ func ReadQuery(r *http.Request, read func(*Fields)) error {
 	return f.Err()
 }
 
-// Order reads the order of a list. It is descending unless the field is "asc".
+// Order reads the order of a list. descending is true unless the field is "asc".
 func (f *Fields) Order(name string, descending *bool) {
 	order := "desc"
 	f.String(name, &order)
@@ -384,8 +388,8 @@ func (f *Fields) Order(name string, descending *bool) {
 	*descending = order == "desc"
 }
 
-// queryFields returns the parameters of a query as fields: true, false and whole numbers are values of JSON,
-// all else are strings.
+// queryFields returns the parameters of a query as fields. true, false and integers become JSON
+// values, all others strings.
 func queryFields(r *http.Request) (*Fields, error) {
 	if f := DescriptionOf(r.Context()); f != nil {
 		return f, nil

@@ -14,7 +14,8 @@ func Encode(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// WriteJSON answers with v. It ignores errors: the client has disconnected then.
+// WriteJSON writes v as the response. It ignores errors, which mean that the client has
+// disconnected.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

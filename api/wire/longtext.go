@@ -2,48 +2,49 @@ package wire
 
 import "bytes"
 
-// A TextLimit ends the reading of a body early, at a text of the prompt that is certainly too long. A nil
-// TextLimit ends nothing.
+// A TextLimit stops reading a body early if a text of the prompt is certainly too long. A nil
+// TextLimit never stops.
 type TextLimit struct {
-	Bytes int // of the longest text that may fit; escapes and what may be white space do not count in full
-	// Refuse returns the error for a text of a field that has more bytes.
+	Bytes int // maximum length of a text; escapes and possible white space do not count in full
+	// Refuse returns the error for a text of a field that exceeds the limit.
 	Refuse func(field string, bytes int) error
 }
 
-// textWatch looks for a long text in the JSON of a body while the body arrives in pieces. It looks
-// at the strings in prompt and input, alone or in a list, at instructions, and at the contents of messages
-// and input items, those of their parts too. It adds up the texts of messages; input items may be truncated.
-// It takes the first of several fields with one name for the one that counts. In a body that is not JSON it
-// may find anything: that is a 400 in any case.
+// textWatch looks for a long text in the JSON of a body while the body arrives in pieces. It
+// watches the strings in prompt and input, alone or in a list; instructions; and the contents of
+// messages and input items, including their parts. It adds up the texts of messages, but not those
+// of input items, which may be truncated. If a field occurs several times, it takes the first for
+// the effective one. In a body that is not JSON its result is arbitrary: such a body returns 400 in
+// any case.
 type textWatch struct {
 	most  int
 	depth int
 	at    [watchedDepth + 1]struct {
 		list  bool
-		value bool   // a colon has come
-		key   string // of an object
+		value bool   // after a colon
+		key   string // current key of an object
 	}
 
-	text    bool // in a string
+	text    bool // inside a string
 	isKey   bool
 	word    []byte // the key so far
-	escape  bool   // a backslash has come
-	hex     int    // digits of \u that are to come
+	escape  bool   // after a backslash
+	hex     int    // digits of \u that are missing
 	watched bool
-	count   int  // of the text so far; of messages, with the texts before it
+	count   int  // of the current text; in messages, with the texts before it
 	total   int  // of the texts of messages so far
 	skip    bool // the character may be white space
 }
 
-// watchedDepth is how deep watched strings are nested: {"messages": [{"content": [{"text": …}]}]}.
+// watchedDepth is the nesting depth of watched strings: {"messages": [{"content": [{"text": …}]}]}.
 const watchedDepth = 5
 
-// longestKey is longer than the names of all watched fields.
+// longestKey exceeds the length of all watched fields' names.
 const longestKey = 16
 
-// push takes a piece of the body. It returns the field of a text that is too long, "" for none.
+// push processes a piece of the body. It returns the field of a text that is too long, or "".
 func (w *textWatch) push(b []byte) (field string) {
-	fresh := true // the string begins here, or the piece
+	fresh := true // the string or the piece starts here
 	for i := 0; i < len(b); i++ {
 		c := b[i]
 		switch {
@@ -67,7 +68,8 @@ func (w *textWatch) push(b []byte) (field string) {
 	return ""
 }
 
-// plain is how much of b, which begins in a string, is text without escapes that is of no interest.
+// plain returns the length of the prefix of b that is plain text without escapes. b starts inside a
+// string.
 func (w *textWatch) plain(b []byte) int {
 	n := bytes.IndexByte(b, '"')
 	if n < 0 {
@@ -79,7 +81,7 @@ func (w *textWatch) plain(b []byte) int {
 	if w.watched {
 		visible, ascii := visibleASCII(b[:n])
 		if n == len(b) || !ascii {
-			return 0 // byte by byte: the string goes on, or has letters of several bytes
+			return 0 // byte by byte: the string continues, or has multi-byte characters
 		}
 		w.count += visible
 	}
@@ -89,7 +91,8 @@ func (w *textWatch) plain(b []byte) int {
 	return n
 }
 
-// visibleASCII counts the characters of b that are not white space, if all are ASCII.
+// visibleASCII counts the characters of b that are not white space. ascii reports whether all are
+// ASCII.
 func visibleASCII(b []byte) (n int, ascii bool) {
 	var or byte
 	for _, c := range b {
@@ -101,10 +104,10 @@ func visibleASCII(b []byte) (n int, ascii bool) {
 	return n, or < 0x80
 }
 
-// structural are the bytes that matter between strings.
+// structural has the bytes that matter between strings.
 var structural = [256]bool{'"': true, ':': true, ',': true, '{': true, '}': true, '[': true, ']': true}
 
-// outside takes a byte between strings.
+// outside processes a byte between strings.
 func (w *textWatch) outside(c byte) {
 	switch c {
 	case '"':
@@ -126,7 +129,7 @@ func (w *textWatch) outside(c byte) {
 	}
 }
 
-// watches reports whether the string that begins is a text of the prompt.
+// watches reports whether the string that starts is a text of the prompt.
 func (w *textWatch) watches() bool {
 	switch w.depth {
 	case 1:
@@ -141,15 +144,16 @@ func (w *textWatch) watches() bool {
 	return false
 }
 
-// inItem reports whether the string that begins is in an object of the list of messages or input items.
+// inItem reports whether the string that starts is in an object of the list of messages or input
+// items.
 func (w *textWatch) inItem() bool {
 	return (w.at[1].key == "messages" || w.at[1].key == "input") && w.at[2].list
 }
 
-// inside takes a byte of a string.
+// inside processes a byte of a string.
 func (w *textWatch) inside(c byte) {
 	switch {
-	case w.escape: // counts as nothing: it may be a space
+	case w.escape: // not counted: it may be a space
 		if w.escape = false; c == 'u' {
 			w.hex = 4
 		}
@@ -175,7 +179,7 @@ func (w *textWatch) inside(c byte) {
 	case c < 0x80:
 		w.count++
 	case c >= 0xc0:
-		// White space beyond ASCII begins with one of these.
+		// White space beyond ASCII starts with one of these bytes.
 		w.skip = c == 0xc2 || c >= 0xe1 && c <= 0xe3
 		fallthrough
 	default:

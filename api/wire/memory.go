@@ -9,37 +9,39 @@ import (
 	"time"
 )
 
-// DefaultMemory is the memory for requests of a server whose plan names none.
+// DefaultMemory is the memory for requests of a server whose plan has no such memory.
 const DefaultMemory = 144 << 20
 
 const (
-	// requestBytes is what a request takes beside what is counted: its goroutines and buffers.
+	// requestBytes is the memory of a request that is not counted otherwise: its goroutines and
+	// buffers.
 	requestBytes = 32 << 10
-	// heldParts of allParts of the memory are for what requests hold until they are answered; the
-	// rest is for decoding them, which waits for nothing. So no request waits for one that waits.
+	// heldParts/allParts of the memory are for what requests hold until they are answered. The rest
+	// is for decoding, which waits for nothing. So no request waits for another waiting request.
 	heldParts, allParts = 4, 9
-	// largeBytes is how much garbage makes a collection return memory to the system at once.
+	// largeBytes is the amount of garbage from which on a collection returns memory to the system
+	// at once.
 	largeBytes = 4 << 20
-	// cacheShare of what requests hold may be taken by caches that outlive them, as far as requests are
-	// concerned: so the largest body fits beside full caches.
+	// cacheShare: for requests, caches that outlive them count at most 1/cacheShare of the held
+	// memory. So the largest body fits even if caches are full.
 	cacheShare = 8
-	// garbageShare of the memory may be garbage before it is collected.
+	// garbageShare: at most 1/garbageShare of the memory may be garbage before it is collected.
 	garbageShare = 4
 )
 
-// Memory limits the memory of all requests together: bodies, decoded fields, and answers that wait to be
-// sent. A request reserves memory before it uses it. Released memory counts until the garbage collector has
-// freed it. A Memory is safe for concurrent use.
+// Memory limits the memory of all requests together: bodies, decoded fields, and answers that wait
+// to be sent. A request reserves memory before it uses it. Released memory counts until the garbage
+// collector has freed it. A Memory is safe for concurrent use.
 type Memory struct {
 	limit int64
-	wait  time.Duration // for memory
+	wait  time.Duration // maximum time to wait for memory
 	count func(bytes int64)
 
 	held, work pool
 
 	mu         sync.Mutex
-	cached     int64 // what caches have that outlive requests
-	admitted   int64 // that new requests may bring the total to
+	cached     int64 // bytes of caches that outlive requests
+	admitted   int64 // limit of the total for new requests
 	garbage    int64
 	collecting bool
 	freed      chan struct{} // closed when memory is released; nil if no request waits
@@ -48,8 +50,8 @@ type Memory struct {
 // A pool is a part of the memory.
 type pool struct{ most, used int64 }
 
-// NewMemory returns a limit of so many bytes. count, if not nil, is told how many more bytes
-// requests take, or fewer.
+// NewMemory returns a Memory with a limit in bytes. count, if not nil, is called with each change
+// of the bytes that requests take, which may be negative.
 func NewMemory(limit int64, count func(bytes int64)) *Memory {
 	if count == nil {
 		count = func(int64) {}
@@ -58,14 +60,14 @@ func NewMemory(limit int64, count func(bytes int64)) *Memory {
 	return &Memory{limit: limit, admitted: limit, wait: roomWait, count: count, held: pool{most: held}, work: pool{most: limit - held}}
 }
 
-// MaxBody is the size of the largest body that is read: what is decoded of it must fit, too.
+// MaxBody returns the maximum size of a body in bytes. Its decoded form must fit, too.
 func (m *Memory) MaxBody() int64 {
 	return max(0, min(maxBody, m.held.most-m.held.most/cacheShare-requestBytes, (m.work.most-smallWork)/textCopies))
 }
 
-// Admit sets the memory that requests may take together to n bytes, at most the limit. Running requests keep
-// their memory and may still reserve more; new ones wait, unless they would run alone. MaxBody does not
-// change.
+// Admit sets the memory that requests may take together to n bytes, at most the limit. Running
+// requests keep their memory and may still reserve more. New requests wait, unless no other request
+// runs. MaxBody does not change.
 func (m *Memory) Admit(n int64) {
 	m.mu.Lock()
 	m.admitted = min(max(n, 0), m.limit)
@@ -106,8 +108,8 @@ func (m *Memory) admit(ctx context.Context, n int64) bool {
 	}
 }
 
-// take reserves n bytes of p as soon as they are free. It returns false if they are not in time, or
-// if ctx ends first.
+// take waits until n bytes of p are free and reserves them. It returns false if the wait is too
+// long or ctx ends first.
 func (m *Memory) take(ctx context.Context, p *pool, n int64, wait time.Duration) bool {
 	var late <-chan time.Time
 	for {
@@ -134,7 +136,7 @@ func (m *Memory) take(ctx context.Context, p *pool, n int64, wait time.Duration)
 		freed := m.freed
 		m.mu.Unlock()
 		if late == nil {
-			late = time.After(max(wait, time.Second)) // a collection is waited for in any case
+			late = time.After(max(wait, time.Second)) // at least long enough for a collection
 		}
 		select {
 		case <-freed:
@@ -146,7 +148,7 @@ func (m *Memory) take(ctx context.Context, p *pool, n int64, wait time.Duration)
 	}
 }
 
-// cachesHold is the part of what requests hold that caches have. m.mu is held.
+// cachesHold returns the bytes of caches that count as held. The caller holds m.mu.
 func (m *Memory) cachesHold() int64 { return min(m.cached, m.held.most/cacheShare) }
 
 // release makes n bytes of p garbage.
@@ -165,7 +167,7 @@ func (m *Memory) release(p *pool, n int64) {
 	}
 }
 
-// wake lets those that wait look again. m.mu is held.
+// wake wakes waiting requests. The caller holds m.mu.
 func (m *Memory) wake() {
 	if m.freed != nil {
 		close(m.freed)
@@ -173,7 +175,7 @@ func (m *Memory) wake() {
 	}
 }
 
-// collect frees the garbage that there is now. Only one goroutine does so at a time.
+// collect frees the current garbage. Only one goroutine collects at a time.
 func (m *Memory) collect() {
 	m.mu.Lock()
 	n := m.garbage
@@ -196,11 +198,11 @@ func (m *Memory) collect() {
 	m.mu.Unlock()
 }
 
-// A Claim is the memory that one request has reserved. A nil Claim reserves nothing and refuses
-// nothing. It is safe for concurrent use.
+// A Claim is the memory that one request has reserved. A nil Claim reserves nothing and never
+// fails. It is safe for concurrent use.
 type Claim struct {
 	m          *Memory
-	ctx        context.Context // of the request: nothing is waited for after its end
+	ctx        context.Context // of the request: waiting stops at its end
 	mu         sync.Mutex
 	held, work int64
 	ended      bool
@@ -208,7 +210,8 @@ type Claim struct {
 
 type claimKey struct{}
 
-// ClaimOf returns the claim of the request that ctx belongs to, nil if its memory is not counted.
+// ClaimOf returns the claim of the request that ctx belongs to, or nil if its memory is not
+// counted.
 func ClaimOf(ctx context.Context) *Claim {
 	c, _ := ctx.Value(claimKey{}).(*Claim)
 	return c
@@ -222,8 +225,8 @@ func (m *Memory) claim(ctx context.Context, n int64) (*Claim, bool) {
 	return &Claim{m: m, ctx: ctx, held: n}, true
 }
 
-// Keep reserves n more bytes until the request is answered. It does not wait, as what the request
-// has reserved already may be what others wait for. It fails with an *Error.
+// Keep reserves n more bytes until the request is answered. It does not wait, because other
+// requests may wait for memory that this one holds. Errors are of type *Error.
 func (c *Claim) Keep(n int) error {
 	if c == nil || n <= 0 {
 		return nil
@@ -233,8 +236,8 @@ func (c *Claim) Keep(n int) error {
 	return c.grow(&c.m.held, &c.held, int64(n), 0)
 }
 
-// KeepAnswer is Keep for a part of the answer. It waits for memory, so that generation pauses, but not
-// for ever: other requests may wait for what this one has reserved.
+// KeepAnswer is Keep for a part of the answer. It waits for memory, so that generation pauses. The
+// wait is limited, because other requests may wait for memory that this one holds.
 func (c *Claim) KeepAnswer(n int) error {
 	if c == nil || n <= 0 {
 		return nil
@@ -249,7 +252,7 @@ func (c *Claim) KeepAnswer(n int) error {
 	return err
 }
 
-// Work reserves n more bytes until WorkDone. The first call waits for memory. It fails with an
+// Work reserves n more bytes until WorkDone. The first call waits for memory. Errors are of type
 // *Error.
 func (c *Claim) Work(n int) error {
 	if c == nil || n <= 0 {
@@ -289,8 +292,8 @@ func (c *Claim) WorkDone() {
 	c.work = 0
 }
 
-// Cache counts n more bytes, or fewer if n is negative, that a cache keeps after the request. It does
-// not wait or fail: a cache has a limit of its own.
+// Cache counts n more bytes, or fewer if n is negative, that a cache keeps after the request. It
+// neither waits nor fails: a cache has its own limit.
 func (c *Claim) Cache(n int) {
 	if c == nil || n == 0 {
 		return
@@ -316,7 +319,7 @@ func (c *Claim) drop(n int64) {
 	c.held -= n
 }
 
-// end releases everything. Nothing can be reserved after it.
+// end releases all memory. Nothing can be reserved afterwards.
 func (c *Claim) end() {
 	c.WorkDone()
 	c.mu.Lock()

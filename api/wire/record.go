@@ -2,8 +2,8 @@ package wire
 
 import "context"
 
-// Record is what an endpoint tells the access log about a request. It is for the request's
-// goroutine.
+// Record is the data of a request that an endpoint adds to the access log. It is for use by the
+// request's goroutine.
 type Record struct {
 	Counted                  bool // the request had tokens
 	PromptTokens, Completion int
@@ -18,7 +18,7 @@ func WithRecord(ctx context.Context) (context.Context, *Record) {
 	return context.WithValue(ctx, recordKey{}, r), r
 }
 
-// RecordTokens notes the tokens of the request that ctx belongs to, if a log wants them.
+// RecordTokens adds tokens to the record of the request that ctx belongs to, if there is one.
 func RecordTokens(ctx context.Context, prompt, completion int) {
 	if r, ok := ctx.Value(recordKey{}).(*Record); ok {
 		r.Counted, r.PromptTokens, r.Completion = true, prompt, completion
@@ -27,13 +27,13 @@ func RecordTokens(ctx context.Context, prompt, completion int) {
 
 type ownerKey struct{}
 
-// WithOwner returns a context for the requests of an owner: the hash of an API key.
+// WithOwner returns a context for the requests of an owner, which is the hash of an API key.
 func WithOwner(ctx context.Context, owner string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, owner)
 }
 
-// OwnerOf returns the owner of the request that ctx belongs to, "" if requests need no keys. Only the owner
-// may read what a request stores.
+// OwnerOf returns the owner of the request that ctx belongs to, or "" if requests need no keys.
+// Only the owner may read what a request stores.
 func OwnerOf(ctx context.Context) string {
 	owner, _ := ctx.Value(ownerKey{}).(string)
 	return owner
@@ -41,11 +41,11 @@ func OwnerOf(ctx context.Context) string {
 
 type backgroundKey struct{}
 
-// WithBackground returns a context whose requests no client waits for, such as those of a batch: all other
-// requests come before them.
+// WithBackground returns a context for requests that no client waits for, such as those of a batch.
+// All other requests have a higher priority.
 func WithBackground(ctx context.Context) context.Context {
 	return context.WithValue(ctx, backgroundKey{}, true)
 }
 
-// InBackground reports whether ctx is one of WithBackground.
+// InBackground reports whether ctx is a context of WithBackground.
 func InBackground(ctx context.Context) bool { return ctx.Value(backgroundKey{}) != nil }

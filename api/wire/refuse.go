@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// Unsupported is a parameter that other servers have, that changes their answer, and that this
-// server does not support.
+// Unsupported is a parameter of other servers that changes their answer and that this server does
+// not support.
 type Unsupported struct {
 	Field  string
 	Reason string // a sentence, such as "use logit_bias."
-	// Off are the values, in JSON, that ask for nothing. null always does. nil stands for false,
+	// Off has the JSON values that request nothing. null never requests anything. nil means false,
 	// "", [] and {}.
 	Off []string
-	// With are parameters without which this one has no effect: if one is there with a value that
-	// asks for nothing, any value passes.
+	// With has parameters that this one depends on. If one of them is present and its value
+	// requests nothing, any value of this one is accepted.
 	With []string
 }
 
 var usuallyOff = []string{"false", `""`, "[]", "{}"}
 
-// Refuse keeps an error about the first parameter of list that f has, unless its value asks for nothing
-// (see [Unsupported]).
+// Refuse keeps an error about the first parameter of list that is present in f, unless its value
+// requests nothing (see [Unsupported]).
 func (f *Fields) Refuse(list []Unsupported) {
 	if f.Describes() {
 		return

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// lingerBytes is how much of a rejected body is read and dropped.
+// lingerBytes is the maximum number of bytes of a rejected body that are read and discarded.
 const lingerBytes = 64 << 20
 
-// RejectUnread answers a request whose body is not read. It sends the whole answer at once, then
-// drops the body as it comes: many clients send all of a body before they read, and would see a
-// broken pipe instead of the answer if the connection closed earlier.
+// RejectUnread responds to a request whose body is not read. It sends the whole response at once,
+// and then discards the body. Many clients send the whole body before they read; if the connection
+// closed earlier, they would see a broken pipe instead of the response.
 func RejectUnread(w http.ResponseWriter, r *http.Request, answer ErrorWriter, err error) {
 	whole := wholeAnswer{header: w.Header(), status: http.StatusOK}
 	answer(&whole, err)
@@ -27,7 +27,7 @@ func RejectUnread(w http.ResponseWriter, r *http.Request, answer ErrorWriter, er
 	}
 }
 
-// wholeAnswer collects an answer, so that its length is known.
+// wholeAnswer collects a response, so that its length is known.
 type wholeAnswer struct {
 	header http.Header
 	status int

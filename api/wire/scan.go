@@ -6,16 +6,17 @@ import (
 	"github.com/heftai/heft/internal/jsonscan"
 )
 
-// The functions below walk JSON that is valid, without decoding or copying it.
+// The functions below scan valid JSON without decoding or copying it.
 
-// The memory that decoding takes for a value beside its text, in bytes, as [valueBytes] counts it.
+// The memory that decoding takes for a value in addition to its text, in bytes, as [valueBytes]
+// counts it.
 const (
 	objectBytes = 512 // an object or a list
 	stringBytes = 64
 	memberBytes = 24 // a number, or a place in a list
 )
 
-// valueBytes is about the memory that decoding raw takes.
+// valueBytes returns the approximate memory that decoding raw takes.
 func valueBytes(raw []byte) int {
 	n := textCopies * len(raw)
 	for i := 0; i < len(raw); {
@@ -34,8 +35,9 @@ func valueBytes(raw []byte) int {
 	return n
 }
 
-// members are the values of an object by name, as parts of raw; of several with one name the last
-// counts. They are nil if raw is no object. ok is false if there are too many.
+// members returns the values of an object by name, as slices of raw. If a name occurs several
+// times, the last value counts. values is nil if raw is not an object. ok is false if there are too
+// many members.
 func members(raw []byte) (values map[string]json.RawMessage, ok bool) {
 	i := jsonscan.Space(raw, 0)
 	if i == len(raw) || raw[i] != '{' {
@@ -50,15 +52,15 @@ func members(raw []byte) (values map[string]json.RawMessage, ok bool) {
 		end, _ := jsonscan.StringEnd(raw, i)
 		var name string
 		_ = json.Unmarshal(raw[i:end], &name)               // it is valid
-		i = jsonscan.Space(raw, jsonscan.Space(raw, end)+1) // behind the colon
+		i = jsonscan.Space(raw, jsonscan.Space(raw, end)+1) // after the colon
 		end, _ = jsonscan.ValueEnd(raw, i)
 		values[name] = raw[i:end:end]
-		i = jsonscan.Space(raw, jsonscan.Space(raw, end)+1) // behind the comma
+		i = jsonscan.Space(raw, jsonscan.Space(raw, end)+1) // after the comma
 	}
 	return values, true
 }
 
-// elements calls item with the values of a list until it returns false.
+// elements calls item with the values of a list until item returns false.
 func elements(raw []byte, item func(i int, raw json.RawMessage) bool) {
 	i := jsonscan.Space(raw, jsonscan.Space(raw, 0)+1)
 	for k := 0; i < len(raw) && raw[i] != ']'; k++ {
@@ -70,8 +72,8 @@ func elements(raw []byte, item func(i int, raw json.RawMessage) bool) {
 	}
 }
 
-// longestList is how many numbers a list has, or the longest of the lists in it. It is 0 if the list
-// begins with another value.
+// longestList returns the number of elements of a list of numbers, or of the longest of its lists.
+// It is 0 if the list starts with another value.
 func longestList(raw []byte) int {
 	count, longest := 0, 0
 	elements(raw, func(_ int, item json.RawMessage) bool {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// KeepAlive is how long a stream may be silent before a comment is sent. A prompt may take
-// minutes where weights come from disk.
+// KeepAlive is the time of silence after which a stream sends a comment. A prompt may take minutes
+// if weights stream from disk.
 const KeepAlive = 15 * time.Second
 
-// Events writes server-sent events and flushes each. The header is sent with the first event,
-// so an error before it still gets a status of its own. An Events is for one goroutine.
+// Events writes server-sent events and flushes each. The header is sent with the first event, so
+// that an error before it still has its own status. An Events is for use by one goroutine.
 type Events struct {
 	w       http.ResponseWriter
 	flush   func() error
@@ -24,11 +24,11 @@ type Events struct {
 
 	news  func() string
 	often time.Duration // between comments with news
-	idle  func() any    // of a stream of lines, see NewLines; nil: events
+	idle  func() any    // of a stream of lines, see NewLines; nil: a stream of events
 	ping  any           // sent in place of a comment without news; nil: none
 }
 
-// NewEvents returns a stream of events to w. It writes nothing.
+// NewEvents returns a stream of events to w. It writes nothing yet.
 func NewEvents(w http.ResponseWriter) *Events {
 	return &Events{w: w, flush: http.NewResponseController(w).Flush, last: time.Now()}
 }
@@ -47,7 +47,7 @@ func (e *Events) write() error {
 			h.Set("Content-Type", "application/x-ndjson")
 		}
 		h.Set("Cache-Control", "no-cache")
-		h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+		h.Set("X-Accel-Buffering", "no") // otherwise nginx buffers events
 		e.started = true
 		e.w.WriteHeader(http.StatusOK)
 	}
@@ -88,14 +88,14 @@ func (e *Events) Line(s string) error {
 	return e.write()
 }
 
-// Announce sends the text that news returns as a comment, each second while the stream is silent. It sends
-// nothing if news returns "". The text must not have line breaks.
+// Announce sends the text that news returns as a comment, once a second while the stream is silent.
+// It sends nothing if news returns "". The text must not contain line breaks.
 func (e *Events) Announce(news func() string) { e.news, e.often = news, time.Second }
 
-// Ping sends v as an event with the name "ping" where a stream would send an empty comment.
+// Ping makes the stream send v as an event with the name "ping" instead of an empty comment.
 func (e *Events) Ping(v any) { e.ping = v }
 
-// comment shows that the connection is alive, and what is new. Clients ignore it.
+// comment sends a comment that keeps the connection alive and contains the news. Clients ignore it.
 func (e *Events) comment() error {
 	if e.idle != nil {
 		return e.sendLine(e.idle())
@@ -111,7 +111,7 @@ func (e *Events) comment() error {
 	return e.Line(": still at work")
 }
 
-// silence is how long the stream may be silent: not longer than every, and shorter while there is news.
+// silence returns the maximum time of silence: every, or less while there is news.
 func (e *Events) silence(every time.Duration) time.Duration {
 	if e.news != nil && e.news() != "" {
 		return min(every, e.often)
@@ -119,11 +119,12 @@ func (e *Events) silence(every time.Duration) time.Duration {
 	return every
 }
 
-// ErrGone says that the client has disconnected or already knows the error.
+// ErrGone means that the client has disconnected or already knows the error.
 var ErrGone = errors.New("wire: the client has disconnected")
 
 // Each calls send for each value of next until next returns io.EOF. It sends a comment when the
-// stream was silent for the time every. It returns next's error, or ErrGone if a write failed.
+// stream has been silent for the duration every. It returns next's error, or ErrGone if a write
+// failed.
 func Each[T any](ctx context.Context, e *Events, every time.Duration, next func(context.Context) (T, error), send func(T) error) error {
 	for {
 		v, err := nextOrComment(ctx, e, every, next)
@@ -136,7 +137,7 @@ func Each[T any](ctx context.Context, e *Events, every time.Duration, next func(
 		if send(v) != nil {
 			return ErrGone
 		}
-		if time.Since(e.last) > every && e.comment() != nil { // send shows nothing of some values
+		if time.Since(e.last) > every && e.comment() != nil { // send writes nothing for some values
 			return ErrGone
 		}
 	}
