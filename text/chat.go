@@ -12,18 +12,18 @@ import (
 	"github.com/heftai/heft/internal/chat/toolcall"
 )
 
-// A Chat has a model's chat templates and special tokens, and knows how the model writes
-// reasoning and tool calls. It does not change and may be used by any number of goroutines. The
-// zero Chat is that of a model without a template.
+// A Chat has a model's chat templates and special tokens, and the model's notations of reasoning
+// and tool calls. It does not change and is safe for concurrent use. The zero Chat is that of a
+// model without a template.
 type Chat struct{ t *templates }
 
 type templates struct {
 	set    *chat.Set
-	family func() *toolcall.Family // found when first needed
+	family func() *toolcall.Family // computed at first use
 	calls  func() *toolcall.Notation
 }
 
-// noTemplates are those of the zero Chat.
+// noTemplates returns the templates of the zero Chat.
 var noTemplates = sync.OnceValue(func() *templates { return newChat(&chat.Set{}, nil).t })
 
 func (c *Chat) set() *chat.Set            { return c.templates().set }
@@ -37,7 +37,7 @@ func (c *Chat) templates() *templates {
 	return c.t
 }
 
-// withFamily makes a Chat whose notation of calls is learned when it is first needed.
+// withFamily makes a Chat whose notation of calls is learned at first use.
 func withFamily(set *chat.Set, family func() *toolcall.Family) *Chat {
 	return &Chat{&templates{set, family, sync.OnceValue(func() *toolcall.Notation { return family().Notation(set) })}}
 }
@@ -56,33 +56,39 @@ func newChat(set *chat.Set, t *Tokenizer) *Chat {
 	}))
 }
 
-// HasTemplate reports whether the model has a chat template. Without one it has no chat.
+// HasTemplate reports whether the model has a chat template. Without one the model cannot chat.
 func (c *Chat) HasTemplate() bool { return len(c.set().Names()) > 0 }
 
-// Err returns why a template does not parse, or nil.
+// Err returns the error of a template that does not parse, or nil.
 func (c *Chat) Err() error { return public(c.set().Broken()) }
 
-// SpecialTokens returns the model's special tokens by role: bos_token, eos_token, pad_token and so on. The
-// caller may change the map.
+// SpecialTokens returns the model's special tokens by role, such as bos_token, eos_token and
+// pad_token. The caller may change the map.
 func (c *Chat) SpecialTokens() map[string]string { return maps.Clone(c.set().SpecialTokens) }
 
 // SpecialToken returns the special token of a role, such as "eos_token", or "" if the model has none.
 func (c *Chat) SpecialToken(role string) string { return c.set().SpecialTokens[role] }
 
-// Render writes a conversation as the model's prompt. Unless conv.Exact is set, it adapts the
-// messages to what the template expects, as servers do: arguments of tool calls become objects, an
-// assistant's message without content gets the content "", the role developer becomes system where the template
-// does not know it, system messages that the template leaves out join the one that it shows, function_call and the role function become a tool call and its result, and text parts of a
-// content are joined where the template knows no parts. A role of no API that the template leaves out is an
-// error. The conversation is not changed. Errors are a [*TemplateError], or about JSON in the conversation.
+// Render renders a conversation as the model's prompt. Unless conv.Exact is set, it adapts the
+// messages to the template, as servers do:
+//
+//   - arguments of tool calls become objects;
+//   - an assistant's message without content gets the content "";
+//   - the role developer becomes system if the template does not know it;
+//   - system messages that the template leaves out join the one that it shows;
+//   - function_call and the role function become a tool call and its result;
+//   - text parts of a content are joined if the template does not support parts.
+//
+// A role that is no API's and that the template leaves out is an error. Render does not change the
+// conversation. Errors are a [*TemplateError], or about JSON in the conversation.
 func (c *Chat) Render(conv Conversation) (string, error) {
 	prompt, _, err := c.RenderGenerations(conv)
 	return prompt, err
 }
 
 // RenderGenerations is [Chat.Render] that also returns the half-open byte ranges of the prompt that
-// the template marks as the assistant's, with {% generation %} blocks. They are nil if it marks
-// none, or marks them inside macros, and with ContinueFinalMessage.
+// the template marks as the assistant's with {% generation %} blocks. They are nil if the template
+// marks none or marks them inside macros, and with ContinueFinalMessage.
 func (c *Chat) RenderGenerations(conv Conversation) (string, [][2]int, error) {
 	if !c.HasTemplate() {
 		return "", nil, &TemplateError{Message: "the model has no chat template", Unusable: true}
@@ -146,7 +152,7 @@ func (conv Conversation) request() (chat.Request, error) {
 	return r, nil
 }
 
-// toolList is the array of tools; nil stays nil.
+// toolList returns an array of tools. It returns nil if tools is nil.
 func toolList(tools []Tool) (chat.Value, error) {
 	if tools == nil {
 		return nil, nil
@@ -162,12 +168,12 @@ func toolList(tools []Tool) (chat.Value, error) {
 	return list, nil
 }
 
-// takesParts finds a template's loop over the parts of a content. It matches neither prose about
-// content nor a count of it.
+// takesParts matches a template's loop over the parts of a content. It matches neither prose about
+// content nor its length.
 var takesParts = regexp.MustCompile(`\{%[-+]?\s*for\s+\w+\s+in\s+\(?[\w.\[\]'"-]*content\b`)
 
-// joinParts joins contents that are lists of text parts, with a line break between two as other
-// servers do. The messages given are not changed.
+// joinParts joins contents that are lists of text parts, with a line break between two parts, as
+// other servers do. It does not change the given messages.
 func joinParts(messages []chat.Value) []chat.Value {
 	out := slices.Clone(messages)
 	for i, v := range messages {

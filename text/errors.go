@@ -9,18 +9,18 @@ import (
 )
 
 var (
-	// ErrTooSlow is returned by Encode when a pattern of tokenizer.json takes too many steps on
-	// a text.
+	// ErrTooSlow is returned by Encode if a pattern of tokenizer.json takes too many steps on a
+	// text.
 	ErrTooSlow = tokenizer.ErrTooSlow
-	// ErrTooLong is returned by Encode when the normalizers of tokenizer.json make a text many
-	// times longer.
+	// ErrTooLong is returned by Encode if the normalizers of tokenizer.json make a text many times
+	// longer.
 	ErrTooLong = tokenizer.ErrTooLong
 )
 
 // A TooManyTokensError says that a text has more tokens than EncodeOptions.MaxTokens.
 type TooManyTokensError struct {
 	Max     int
-	AtLeast int // tokens that the text is known to have
+	AtLeast int // minimum number of tokens of the text
 	err     error
 }
 
@@ -32,11 +32,11 @@ func (e *TooManyTokensError) Error() string {
 // Unwrap returns the tokenizer's error.
 func (e *TooManyTokensError) Unwrap() error { return e.err }
 
-// A RetractedError says that an id changed text that a [Decoder] had already returned.
+// A RetractedError means that an id changed text that a [Decoder] had already returned.
 type RetractedError struct {
 	ID      int32
 	Sent    string // the last text that was returned
-	Decoded string // what it should have been, and the text after it
+	Decoded string // the right text, including the text after it
 	err     error
 }
 
@@ -51,9 +51,10 @@ func (e *RetractedError) Unwrap() error { return e.err }
 // A TemplateError says why a conversation has no prompt: the model has no chat template, the
 // template does not parse or fails, or it rejects the conversation.
 type TemplateError struct {
-	Line    int    // of the template; 0 if no line is at fault
-	Message string // may be shown to the client; a template's own message where it rejects
-	// Unusable says that no conversation has a prompt: there is no template or it does not parse.
+	Line    int    // of the template; 0 if the error has no line
+	Message string // may be shown to the client; the template's own message if it rejects the conversation
+	// Unusable means that no conversation can be rendered: there is no template or it does not
+	// parse.
 	Unusable bool
 	err      error
 }
@@ -69,7 +70,7 @@ func (e *TemplateError) Error() string {
 // Unwrap returns the template engine's error.
 func (e *TemplateError) Unwrap() error { return e.err }
 
-// public makes the errors of the internal packages those of this one.
+// public converts errors of the internal packages to those of this package.
 func public(err error) error {
 	if err == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/chat"
 )
 
-// objectOf decodes a JSON object. The order of its keys is kept.
+// objectOf decodes a JSON object and keeps the order of its keys.
 func objectOf(v any) (*chat.Dict, error) {
 	decoded, err := valueOf(v)
 	if err != nil {
@@ -20,8 +20,8 @@ func objectOf(v any) (*chat.Dict, error) {
 	return nil, fmt.Errorf("got %.40T, want a JSON object", v)
 }
 
-// valueOf makes a template's value of any that encoding/json writes. One that is decoded already
-// stays as it is.
+// valueOf converts any value that encoding/json can write to a template's value. It returns a value
+// that is already decoded unchanged.
 func valueOf(v any) (chat.Value, error) {
 	switch v := v.(type) {
 	case nil, bool, string, int64, float64, *chat.Dict, *chat.List:
@@ -38,7 +38,7 @@ func valueOf(v any) (chat.Value, error) {
 	return chat.Decode(b)
 }
 
-// appendJSON writes a decoded value.
+// appendJSON appends a decoded value as JSON.
 func appendJSON(b []byte, v chat.Value) ([]byte, error) {
 	var err error
 	switch v := v.(type) {

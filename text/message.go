@@ -9,36 +9,36 @@ import (
 	"github.com/heftai/heft/internal/chat"
 )
 
-// A Message is one message of a conversation. Its JSON is that of OpenAI's chat completions.
-// Fields of the JSON that have no field here are kept and reach the template.
+// A Message is one message of a conversation. Its JSON is that of OpenAI's chat completions. JSON
+// fields without a field here are kept and passed to the template.
 type Message struct {
-	Role    string // "system", "user", "assistant", "tool" or one that the template knows
+	Role    string // "system", "user", "assistant", "tool" or another role of the template
 	Content string
-	// Reasoning is what an assistant thought before it answered (reasoning_content).
+	// Reasoning is an assistant's reasoning before its answer (reasoning_content).
 	Reasoning string
 	ToolCalls []ToolCall // of an assistant
-	// ToolCallID and Name tell in a message of role "tool" which call it answers.
+	// ToolCallID and Name identify the call that a message of the role "tool" answers.
 	ToolCallID string
 	Name       string
 
-	raw *chat.Dict // the JSON that the message was read from
+	raw *chat.Dict // the JSON from which the message was decoded
 }
 
-// System makes a message of the role "system".
+// System returns a message of the role "system".
 func System(content string) Message { return Message{Role: "system", Content: content} }
 
-// User makes a message of the role "user".
+// User returns a message of the role "user".
 func User(content string) Message { return Message{Role: "user", Content: content} }
 
-// Assistant makes a message of the role "assistant".
+// Assistant returns a message of the role "assistant".
 func Assistant(content string) Message { return Message{Role: "assistant", Content: content} }
 
-// ToolResult makes a message of the role "tool" that answers call.
+// ToolResult returns a message of the role "tool" that answers call.
 func ToolResult(call ToolCall, content string) Message {
 	return Message{Role: "tool", Content: content, ToolCallID: call.ID, Name: call.Name}
 }
 
-// A ToolCall is a call of a function that the model wants made.
+// A ToolCall is a call of a function that the model requests.
 type ToolCall struct {
 	ID, Name  string
 	Arguments string // a JSON object
@@ -52,30 +52,30 @@ type Tool struct {
 	raw *chat.Dict
 }
 
-// A Conversation is what [Chat.Render] makes a prompt of.
+// A Conversation is the input of [Chat.Render].
 type Conversation struct {
 	Messages []Message // oldest first; at least one
-	Tools    []Tool    // that the model may call; nil for none
-	// Documents are JSON objects for templates that retrieve; nil for none.
+	Tools    []Tool    // tools that the model may call; nil for none
+	// Documents are JSON objects for retrieval templates; nil for none.
 	Documents []any
-	// AddGenerationPrompt ends the prompt with the header of the assistant's answer. Set it to
-	// generate, leave it to train.
+	// AddGenerationPrompt ends the prompt with the header of the assistant's answer. Set it for
+	// generation, and leave it unset for training.
 	AddGenerationPrompt bool
 	// ContinueFinalMessage names a field of the last message that the model continues, usually
 	// "content"; "" for none. It excludes AddGenerationPrompt.
 	ContinueFinalMessage string
-	// Arguments are further variables of the template, such as enable_thinking, and the arguments
-	// of apply_chat_template by their names there, such as add_generation_prompt.
+	// Arguments are additional variables of the template, such as enable_thinking. They may also
+	// contain arguments of apply_chat_template, such as add_generation_prompt.
 	Arguments map[string]any
-	// Now is the time that templates with a date write; zero means the present, in local time.
+	// Now is the time that templates use as the current date. Zero means the present in local time.
 	Now time.Time
-	// Exact renders the messages as they are, as transformers' apply_chat_template does. Without
-	// it [Chat.Render] adapts them to the template.
+	// Exact renders the messages unchanged, as transformers' apply_chat_template does. Otherwise
+	// [Chat.Render] adapts them to the template.
 	Exact bool
 }
 
-// MessageOf makes a message of a JSON object: a Message, a json.RawMessage or []byte, or any value
-// that encoding/json writes as an object. It fails on anything else.
+// MessageOf converts a JSON object to a message. v is a Message, a json.RawMessage, a []byte, or
+// any value that encoding/json writes as an object. MessageOf fails for any other value.
 func MessageOf(v any) (Message, error) {
 	if m, ok := v.(Message); ok {
 		return m, nil
@@ -87,8 +87,8 @@ func MessageOf(v any) (Message, error) {
 	return readMessage(d), nil
 }
 
-// ToolOf makes a tool of a JSON object as [MessageOf] makes a message: of
-// {"type": "function", "function": {…}}, or of the inner object alone.
+// ToolOf converts a JSON object to a tool, as [MessageOf] does for messages. The object is {"type":
+// "function", "function": {…}}, or the inner object alone.
 func ToolOf(v any) (Tool, error) {
 	if t, ok := v.(Tool); ok {
 		return t, nil
@@ -100,7 +100,7 @@ func ToolOf(v any) (Tool, error) {
 	return readTool(d), nil
 }
 
-// UnmarshalJSON reads a message and keeps fields that it does not know.
+// UnmarshalJSON decodes a message and keeps unknown fields.
 func (m *Message) UnmarshalJSON(b []byte) (err error) {
 	*m, err = MessageOf(json.RawMessage(b))
 	return err
@@ -109,7 +109,7 @@ func (m *Message) UnmarshalJSON(b []byte) (err error) {
 // MarshalJSON writes the message as OpenAI's chat completions do.
 func (m Message) MarshalJSON() ([]byte, error) { return appendJSON(nil, m.object()) }
 
-// UnmarshalJSON reads a tool and keeps fields that it does not know.
+// UnmarshalJSON decodes a tool and keeps unknown fields.
 func (t *Tool) UnmarshalJSON(b []byte) (err error) {
 	*t, err = ToolOf(json.RawMessage(b))
 	return err
@@ -152,7 +152,7 @@ func readMessage(d *chat.Dict) Message {
 		case string:
 			c.Arguments = a
 		case *chat.Dict:
-			b, _ := appendJSON(nil, a) // a decoded object can be written
+			b, _ := appendJSON(nil, a) // a decoded object always encodes
 			c.Arguments = string(b)
 		}
 		m.ToolCalls = append(m.ToolCalls, c)
@@ -160,8 +160,8 @@ func readMessage(d *chat.Dict) Message {
 	return m
 }
 
-// object is the message as templates see it. Fields that were changed since it was read replace
-// those of its JSON.
+// object returns the message in the form for templates. Fields that were changed since it was
+// decoded replace those of its JSON.
 func (m Message) object() *chat.Dict {
 	was := Message{}
 	d := m.raw
@@ -199,7 +199,7 @@ func readTool(d *chat.Dict) Tool {
 	}
 	t.Name, t.Description = textOf(d, "name"), textOf(d, "description")
 	if p, ok := d.Get("parameters"); ok && p != nil {
-		t.Parameters, _ = appendJSON(nil, p) // a decoded value can be written
+		t.Parameters, _ = appendJSON(nil, p) // a decoded value always encodes
 	}
 	return t
 }

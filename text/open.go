@@ -10,11 +10,10 @@ import (
 	"github.com/heftai/heft/internal/tokenizer"
 )
 
-// Open reads the tokenizer and the chat templates of a model: a folder, or ORG/NAME of a model in the
-// hub cache, as package loader finds it. A model without tokenizer.json, and without a vocabulary in
-// another format that Heft reads, is an error for which
-// errors.Is(err, fs.ErrNotExist) holds. A model without a chat template is no error: [Chat.Render]
-// then fails.
+// Open reads the tokenizer and the chat templates of a model. model is a folder, or ORG/NAME for a
+// model in the hub cache, as in package loader. If the model has no tokenizer.json and no
+// vocabulary in another supported format, the error matches fs.ErrNotExist. A model without a chat
+// template is no error; [Chat.Render] then fails.
 func Open(model string) (*Tokenizer, *Chat, error) {
 	dir, err := hubcache.Folder(model)
 	if err != nil {
@@ -23,7 +22,7 @@ func Open(model string) (*Tokenizer, *Chat, error) {
 	return OpenFS(dir, os.DirFS(dir))
 }
 
-// OpenFS is [Open] for a model at the root of files. Errors call it name.
+// OpenFS is [Open] for a model at the root of files. name is the model's name in errors.
 func OpenFS(name string, files fs.FS) (*Tokenizer, *Chat, error) {
 	t, err := ReadTokenizer(name, files)
 	if err != nil {
@@ -36,7 +35,8 @@ func OpenFS(name string, files fs.FS) (*Tokenizer, *Chat, error) {
 	return t, c, nil
 }
 
-// ReadTokenizer reads tokenizer.json, or a vocabulary in another format, at the root of files. Errors call the model name.
+// ReadTokenizer reads tokenizer.json, or a vocabulary in another format, from the root of files.
+// name is the model's name in errors.
 func ReadTokenizer(name string, files fs.FS) (*Tokenizer, error) {
 	t, err := tokenizer.LoadFS(files, name)
 	if err != nil {
@@ -45,7 +45,7 @@ func ReadTokenizer(name string, files fs.FS) (*Tokenizer, error) {
 	return &Tokenizer{t}, nil
 }
 
-// ParseTokenizer makes a tokenizer of the bytes of a tokenizer.json. It does not keep them.
+// ParseTokenizer returns the tokenizer of a tokenizer.json. It does not retain the slice.
 func ParseTokenizer(tokenizerJSON []byte) (*Tokenizer, error) {
 	t, err := tokenizer.Parse(tokenizerJSON)
 	if err != nil {
@@ -54,13 +54,13 @@ func ParseTokenizer(tokenizerJSON []byte) (*Tokenizer, error) {
 	return &Tokenizer{t}, nil
 }
 
-// ReadChat reads the chat templates and special tokens at the root of files:
-// chat_template.jinja, else tokenizer_config.json, else chat_template.json. A model without any
-// gives a Chat without a template. A template that does not parse is reported by [Chat.Err] and
-// [Chat.Render], not here.
+// ReadChat reads the chat templates and special tokens from the root of files: from
+// chat_template.jinja, or tokenizer_config.json, or chat_template.json. A model without these files
+// gives a Chat without a template. If a template does not parse, [Chat.Err] and [Chat.Render]
+// return the error, not ReadChat.
 //
-// The special tokens of t help to find the notation of tool calls where the template does not
-// tell; t may be nil.
+// The special tokens of t help to find the notation of tool calls if the template does not show it;
+// t may be nil.
 func ReadChat(files fs.FS, t *Tokenizer) (*Chat, error) {
 	set, err := chat.Load(files)
 	if err != nil {

@@ -10,32 +10,32 @@ import (
 
 // ParseOptions describe an answer before it is generated.
 type ParseOptions struct {
-	// Prompt is the prompt that the answer continues. Its end tells whether the answer begins
+	// Prompt is the prompt that the answer continues. Its end shows whether the answer starts
 	// inside reasoning.
 	Prompt string
-	// InReasoning says that the answer begins inside reasoning, whatever the prompt's end: it
-	// continues the reasoning of the last message.
+	// InReasoning means that the answer continues the reasoning of the last message. It then starts
+	// inside reasoning, whatever the end of the prompt shows.
 	InReasoning bool
-	// Tools are those of the conversation. Without any, calls are not looked for.
+	// Tools are the tools of the conversation. Without tools the parser does not look for calls.
 	Tools []Tool
 }
 
 func (o ParseOptions) internal() toolcall.Options {
 	tools, err := toolList(o.Tools)
 	if err != nil {
-		tools, _ = toolList(withoutParameters(o.Tools)) // names alone can be written
+		tools, _ = toolList(withoutParameters(o.Tools)) // names always encode
 	}
 	return toolcall.Options{Prompt: o.Prompt, InReasoning: o.InReasoning, Tools: tools}
 }
 
-// An EventKind says what an [Event] brings.
+// An EventKind is the kind of an [Event].
 type EventKind uint8
 
 // The kinds of events.
 const (
 	ContentEvent       EventKind = iota // a piece of the content
 	ReasoningEvent                      // a piece of the reasoning
-	CallStartEvent                      // a call begins: Index, Name, and ID if it is known by then
+	CallStartEvent                      // a call starts: Index, Name, and ID if it is known by then
 	CallArgumentsEvent                  // a piece of the arguments of call Index
 	CallEndEvent                        // call Index is complete, or broken
 )
@@ -43,19 +43,20 @@ const (
 // An Event is one step of an answer. Calls do not overlap.
 type Event struct {
 	Kind EventKind
-	// Text is the content, reasoning or arguments that the event brings. The arguments of a call
-	// joined are a JSON object, whatever the model's notation.
+	// Text is the content, reasoning or arguments of the event. The joined arguments of a call are
+	// a JSON object, whatever the model's notation.
 	Text     string
 	Index    int    // of the call, from 0
-	Name, ID string // of the call; ID is "" where the model writes none
-	// Broken says at CallEndEvent that the arguments are not a complete JSON object.
+	Name, ID string // of the call; ID is "" if the model writes none
+	// Broken means at CallEndEvent that the arguments are not a complete JSON object.
 	Broken bool
 }
 
 // Parse splits a whole answer into content, reasoning and tool calls: a message of the role
-// "assistant". The answer is decoded with special tokens, which may be markers. A call that is cut
-// off or broken stays in the content as the model wrote it. The ids of calls are the model's or
-// made here. Tools whose parameters are no JSON count as tools without parameters.
+// "assistant". The answer must be decoded with special tokens, because they may be markers. A call
+// that is cut off or broken stays in the content as the model wrote it. If the model writes no ids
+// of calls, Parse makes them. Tools whose parameters are not valid JSON count as tools without
+// parameters.
 func (c *Chat) Parse(answer string, o ParseOptions) Message {
 	family := c.family()
 	parsed := family.Parse(answer, o.internal())
@@ -77,33 +78,33 @@ func withoutParameters(tools []Tool) []Tool {
 	return out
 }
 
-// A Parser splits an answer while it is generated. One goroutine uses it. [Chat.NewParser] makes one; the
-// zero Parser finds content only.
+// A Parser splits an answer while it is generated. It is for use by one goroutine. [Chat.NewParser]
+// makes one; the zero Parser finds content only.
 type Parser struct {
 	p      *toolcall.Parser
 	events []Event
 }
 
-// NewParser returns a parser for one answer. Tools whose parameters are no JSON count as tools
-// without parameters.
+// NewParser returns a parser for one answer. Tools whose parameters are not valid JSON count as
+// tools without parameters.
 func (c *Chat) NewParser(o ParseOptions) *Parser {
 	return &Parser{p: c.family().NewParser(o.internal())}
 }
 
-// Parses reports whether an answer may hold anything but content. If it does not, there is no need
-// to parse it.
+// Parses reports whether an answer may contain anything but content. If not, it does not need a
+// parser.
 func (c *Chat) Parses(o ParseOptions) bool { return c.family().Active(o.internal().Tools) }
 
-// A Frame is what an answer has around its content: reasoning and its markers.
+// A Frame describes the parts of an answer around its content: reasoning and its markers.
 type Frame struct {
-	Inside      string // the marker that ends the reasoning in which the answer begins, or ""
-	Open, Close string // markers of reasoning that the answer may begin with, or ""
-	Over        bool   // the prompt has ended the reasoning already
-	Final       string // the text that begins the content, or ""
+	Inside      string // the marker that ends the reasoning in which the answer starts, or ""
+	Open, Close string // markers of reasoning that the answer may start with, or ""
+	Over        bool   // the prompt has already ended the reasoning
+	Final       string // the text that starts the content, or ""
 	Next        string // the text between the end of reasoning and Final, or ""
 }
 
-// Frame returns the frame of one answer. A grammar that constrains the content of an answer needs it.
+// Frame returns the frame of one answer. It is needed for a grammar that constrains the content.
 func (c *Chat) Frame(o ParseOptions) Frame { return Frame(c.family().Frame(o.internal())) }
 
 // A CallNotation is how the model writes calls:
@@ -113,43 +114,44 @@ func (c *Chat) Frame(o ParseOptions) Frame { return Frame(c.family().Frame(o.int
 // With Last the name and the arguments change places. With Again, Again and NAME follow ARGUMENTS.
 type CallNotation struct {
 	Before, Infix, After string
-	Between              string         // "" if an answer has one call only
-	ID                   string         // stands in the other texts for an id of nine letters and digits
-	Index                string         // stands in the other texts for the number of a call, from 0 on
+	Between              string         // "" if an answer has at most one call
+	ID                   string         // placeholder in the other texts for an id of nine letters and digits
+	Index                string         // placeholder in the other texts for the number of a call, from 0 on
 	Arguments            *CallArguments // nil: a JSON object
 	Last                 bool           // the name follows the arguments
-	Again                string         // "" unless calls end with their name once more
+	Again                string         // "" unless calls end with a repetition of their name
 }
 
-// ArgumentKind is a way to write arguments that are not a JSON object.
+// ArgumentKind is a notation of arguments that are not a JSON object.
 type ArgumentKind uint8
 
 // The kinds.
 const (
-	TagArguments    ArgumentKind = iota + 1 // between tags: strings as they are, other values as JSON
+	TagArguments    ArgumentKind = iota + 1 // between tags: strings unchanged, other values as JSON
 	PythonArguments                         // keyword arguments
-	BareArguments                           // keys without quotes, strings between quotes of their own
+	BareArguments                           // keys without quotes, strings between special quotes
 	ValueArguments                          // keys without quotes, values in JSON
-	TextArguments                           // a JSON object as it stands in a string of JSON
+	TextArguments                           // a JSON object, encoded as a JSON string
 )
 
-// KeyMark stands in CallArguments.End and Stop for the key of an argument that is an element: </KEY>. NameMark stands in
-// PlainEnds.Ends for the name of the function, and CountMark in CallArguments.Next for the number of an argument, from 2 on.
+// KeyMark is a placeholder in CallArguments.End and Stop for the key of an argument that is an
+// element: </KEY>. NameMark is one in PlainEnds.Ends for the name of the function. CountMark is one
+// in CallArguments.Next for the number of an argument, from 2 on.
 const (
 	KeyMark   = layout.KeyMark
 	NameMark  = layout.NameMark
 	CountMark = layout.CountMark
 )
 
-// PlainEnds says where a value ends that has neither quotes nor a closing text: before Next, a key and Key;
-// before one of Ends; or before one of Lines, if that follows a line break and white space. Blanks may follow
-// Next.
+// PlainEnds describes the end of a value that has neither quotes nor a closing text. It ends before
+// Next, a key and Key; before one of Ends; or before one of Lines that follows a line break and
+// white space. Blanks may follow Next.
 type PlainEnds struct {
 	Next, Key   string // Key is "" if values have an end
-	Close       string // stands before each of Ends, perhaps with white space between
+	Close       string // precedes each of Ends, possibly with white space between
 	Ends, Lines []string
-	Follow      []string // what is written behind values
-	Counted     string   // follows the number that stands behind Next; "" if there is none
+	Follow      []string // the texts after values
+	Counted     string   // follows the number after Next; "" if there is none
 }
 
 // CallArguments say how the model writes arguments that are not a JSON object:
@@ -163,7 +165,7 @@ type CallArguments struct {
 	First, Next, Empty string
 	Equals, EqualsText string
 	End                string
-	Stop               string // ends End, and no value between tags has it
+	Stop               string // the end of End; values between tags do not contain it
 	Quote              string // the quotation marks around strings of BareArguments
 	JSONText           bool   // strings between tags are JSON
 	CDATA              bool   // a string between tags may be a CDATA section
@@ -171,11 +173,11 @@ type CallArguments struct {
 	Plain              PlainEnds
 }
 
-// Named reports whether an argument is an element that is called like its key.
+// Named reports whether an argument is an element whose name is its key.
 func (a *CallArguments) Named() bool { return strings.Contains(a.End, KeyMark) }
 
-// CallNotation returns how the model writes calls, so that it can be made to write some. ok is false
-// if that is not known.
+// CallNotation returns the notation in which the model writes calls, for a grammar of calls. ok is
+// false if it is unknown.
 func (c *Chat) CallNotation() (n CallNotation, ok bool) {
 	if c.calls() == nil {
 		return n, false
@@ -192,12 +194,13 @@ func (c *Chat) CallNotation() (n CallNotation, ok bool) {
 	return n, true
 }
 
-// Feed takes the next piece of the answer and returns what is certain now. How an answer is cut
-// into pieces changes how events are cut and nothing else. The events are valid until the next
+// Feed parses the next piece of the answer and returns the events that are certain so far. How an
+// answer is cut into pieces only changes how events are cut. The events are valid until the next
 // call.
 func (p *Parser) Feed(piece string) []Event { return p.take(p.parser().Feed(piece)) }
 
-// Finish ends the answer and returns what was held back. The parser cannot be used afterwards.
+// Finish ends the answer and returns the events that were held back. Do not use the parser
+// afterwards.
 func (p *Parser) Finish() []Event { return p.take(p.parser().Finish()) }
 
 func (p *Parser) parser() *toolcall.Parser {
@@ -215,28 +218,29 @@ func (p *Parser) take(events []toolcall.Event) []Event {
 	return p.events
 }
 
-// ParsesCalls reports whether the notation in which the model writes has tool calls.
+// ParsesCalls reports whether the model's notation has tool calls.
 func (c *Chat) ParsesCalls() bool { return c.family().Calls() }
 
-// Visible reports whether a special token must be part of the text that is parsed, as it marks
-// reasoning or a call.
+// Visible reports whether the parsed text must contain a special token, because it marks reasoning
+// or a call.
 func (c *Chat) Visible(token string) bool { return c.family().Visible(token) }
 
-// NewCallID makes an id for the call of that index in its message, in the form that the model's
-// template accepts.
+// NewCallID returns an id for the call with the given index in its message, in the form that the
+// model's template accepts.
 func (c *Chat) NewCallID(name string, index int) string { return c.family().NewCallID(name, index) }
 
-// UnreadCalls reports whether the template takes tools and no known notation reads the calls
-// that it writes. Calls are then part of the content; [Chat.WithParsers] names a notation.
+// UnreadCalls reports whether the template supports tools, but no known notation parses the calls
+// that it writes. Calls are then part of the content; use [Chat.WithParsers] to set a notation.
 func (c *Chat) UnreadCalls() bool { return c.family().Unread() }
 
-// ParserNames lists the notations that [Chat.WithParsers] takes.
+// ParserNames lists the notations that [Chat.WithParsers] accepts.
 func ParserNames() []string { return toolcall.Names() }
 
-// NoReasoning is the name of a notation of reasoning for [Chat.WithParsers] that leaves thoughts in the content.
+// NoReasoning is the name of a notation of reasoning for [Chat.WithParsers] that leaves reasoning
+// in the content.
 const NoReasoning = "none"
 
-// CheckParsers returns the error of [Chat.WithParsers] for these names. It needs no Chat.
+// CheckParsers returns the error of [Chat.WithParsers] for these names, without a Chat.
 func CheckParsers(calls, reasoning string) error {
 	if calls != "" {
 		if _, err := toolcall.ByName(calls); err != nil {
@@ -251,10 +255,9 @@ func CheckParsers(calls, reasoning string) error {
 	return nil
 }
 
-// WithParsers returns a Chat like c that reads tool calls in the notation calls and reasoning in the
-// notation reasoning. The names are those of [ParserNames], or vLLM's. "" keeps the notation that the
-// chat template shows; the reasoning [NoReasoning] leaves thoughts in the content. An unknown name is
-// an error.
+// WithParsers returns a copy of c that parses tool calls in the notation calls and reasoning in the
+// notation reasoning. The names are those of [ParserNames], or vLLM's. "" keeps the notation of the
+// chat template. [NoReasoning] leaves reasoning in the content. An unknown name is an error.
 func (c *Chat) WithParsers(calls, reasoning string) (*Chat, error) {
 	if calls == "" && reasoning == "" {
 		return c, nil
@@ -264,7 +267,7 @@ func (c *Chat) WithParsers(calls, reasoning string) (*Chat, error) {
 	}
 	family := c.family()
 	if calls != "" {
-		family, _ = toolcall.ByName(calls) // it is known
+		family, _ = toolcall.ByName(calls) // CheckParsers accepted it
 	}
 	switch reasoning {
 	case "":

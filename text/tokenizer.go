@@ -7,14 +7,14 @@ import (
 	"github.com/heftai/heft/internal/tokenizer"
 )
 
-// A Tokenizer turns text into token ids and back, as a model's tokenizer.json says. It does not
-// change and may be used by any number of goroutines. The zero Tokenizer has no tokens, and encoding
-// with it is an error: [Open], [ReadTokenizer] and [ParseTokenizer] make others.
+// A Tokenizer converts text to token ids and back, as defined by a model's tokenizer.json. It does
+// not change and is safe for concurrent use. The zero Tokenizer has no tokens, and encoding with it
+// is an error. Use [Open], [ReadTokenizer] or [ParseTokenizer] to make one.
 type Tokenizer struct{ t *tokenizer.Tokenizer }
 
 var errNoTokens = errors.New("text: the tokenizer has no tokens: make one with text.Open or text.ParseTokenizer")
 
-// noTokens is what the zero Tokenizer decodes with.
+// noTokens returns the tokenizer with which the zero Tokenizer decodes.
 var noTokens = sync.OnceValue(func() *tokenizer.Tokenizer {
 	t, err := tokenizer.Parse([]byte(`{"model": {"type": "BPE", "vocab": {}, "merges": []}}`))
 	if err != nil {
@@ -33,24 +33,24 @@ func (t *Tokenizer) tokens() *tokenizer.Tokenizer {
 	return t.t
 }
 
-// EncodeOptions say how a text is encoded. The zero value encodes the text alone and finds
+// EncodeOptions are the options of encoding. The zero value encodes the text alone and recognises
 // special tokens in it.
 type EncodeOptions struct {
-	// AddSpecialTokens adds the tokens that the model expects around a text, such as the one
-	// that begins it. A prompt of [Chat.Render] needs none.
+	// AddSpecialTokens adds the tokens that the model expects around a text, such as a start token.
+	// A prompt of [Chat.Render] does not need it.
 	AddSpecialTokens bool
-	// SplitSpecialTokens encodes special tokens in the text as ordinary text, so that a user
-	// cannot inject them.
+	// SplitSpecialTokens encodes special tokens in the text as ordinary text, so that users cannot
+	// inject them.
 	SplitSpecialTokens bool
-	// MaxTokens, if positive, ends the work with a [*TooManyTokensError] as soon as it is
-	// certain that the text has more tokens.
+	// MaxTokens, if positive, is the maximum number of tokens. Encoding fails with a
+	// [*TooManyTokensError] as soon as it is certain that the text has more.
 	MaxTokens int
-	// Stop, if set, is called regularly while a long text is encoded. Its error ends the work:
-	// set it to a context's Err.
+	// Stop, if set, is called regularly while a long text is encoded. Encoding ends with its error.
+	// Use a context's Err to cancel.
 	Stop func() error
-	// Reserve, if set, is called before the work on a long word takes n more bytes of memory,
-	// which it holds until the end. Its error ends the work. Other memory is a few bytes per byte
-	// of text; all together is at most 40 bytes per byte of text.
+	// Reserve, if set, is called before encoding a long word takes n more bytes of memory, which
+	// are held until the end. Encoding ends with its error. Other memory is a few bytes per byte of
+	// text; the total is at most 40 bytes per byte of text.
 	Reserve func(n int) error
 }
 
@@ -58,8 +58,8 @@ func (o EncodeOptions) internal() tokenizer.EncodeOptions {
 	return tokenizer.EncodeOptions{AddSpecialTokens: o.AddSpecialTokens, SplitSpecial: o.SplitSpecialTokens, MaxTokens: o.MaxTokens, Stop: o.Stop, Reserve: o.Reserve}
 }
 
-// Encode returns the token ids of text. Invalid UTF-8 counts as U+FFFD. It fails with
-// [ErrTooSlow], [ErrTooLong], [*TooManyTokensError] or the error of o.Stop.
+// Encode returns the token ids of text. Invalid UTF-8 is encoded as U+FFFD. It returns
+// [ErrTooSlow], [ErrTooLong], a [*TooManyTokensError] or the error of o.Stop or o.Reserve.
 func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]int32, error) {
 	if t.empty() {
 		return nil, errNoTokens
@@ -68,17 +68,17 @@ func (t *Tokenizer) Encode(text string, o EncodeOptions) ([]int32, error) {
 	return ids, public(err)
 }
 
-// LeastTokens returns a lower bound of the number of tokens of text, without encoding it: the bytes of text
-// divided by those of the longest token. For tokenizers that drop text, or that make one token of a text of
-// any length, it counts letters or words, and may be 0.
+// LeastTokens returns a lower bound of the number of tokens of text, without encoding it: the bytes
+// of text divided by those of the longest token. If the tokenizer drops text, or makes one token of
+// a text of any length, the bound counts letters or words, and may be 0.
 func (t *Tokenizer) LeastTokens(text string) int { return t.tokens().LeastTokens(text) }
 
-// MostBytes returns an upper bound of the bytes of a text of n tokens, not counting white space. It is 0 if
-// there is none.
+// MostBytes returns an upper bound of the bytes of a text of n tokens, without white space. It is 0
+// if there is no bound.
 func (t *Tokenizer) MostBytes(n int) int { return t.tokens().MostBytes(n) }
 
-// EncodeSpans is [Tokenizer.Encode] with the place of each token: a half-open range of code
-// points in text. A token that was added around the text has the span [0 0]. It takes several
+// EncodeSpans is [Tokenizer.Encode] that also returns the span of each token: a half-open range of
+// code points in text. A token that was added around the text has the span [0 0]. It takes several
 // times as long.
 func (t *Tokenizer) EncodeSpans(text string, o EncodeOptions) (ids []int32, spans [][2]int, err error) {
 	if t.empty() {
@@ -102,8 +102,8 @@ func (t *Tokenizer) ID(token string) (id int32, ok bool) { return t.tokens().ID(
 func (t *Tokenizer) Token(id int32) (token string, ok bool) { return t.tokens().Token(id) }
 
 // TokenBytes returns the bytes that id stands for inside a text, which may be a part of a
-// character. ok is false for an id that is not in the vocabulary, and where the bytes depend on
-// the neighbours (WordPiece).
+// character. ok is false if id is not in the vocabulary, or if the bytes depend on neighbouring
+// tokens (WordPiece).
 func (t *Tokenizer) TokenBytes(id int32) (b []byte, ok bool) { return t.tokens().TokenBytes(id) }
 
 // IsSpecial reports whether id is a special token, such as the one that ends a text.
@@ -123,27 +123,27 @@ func (t *Tokenizer) SpecialTokens() map[int32]string {
 	return special
 }
 
-// NewDecoder returns a decoder for one text that comes id by id. With skipSpecial special tokens
-// give no text.
+// NewDecoder returns a decoder for one text whose ids arrive one by one. With skipSpecial special
+// tokens have no text.
 func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder {
 	return &Decoder{t.tokens().NewStream(skipSpecial)}
 }
 
-// A Decoder decodes one text id by id while it is generated. Its results joined are those of
-// [Tokenizer.Decode]. It never returns a part of a character. One goroutine uses it.
+// A Decoder decodes one text id by id while it is generated. Its joined results equal the result of
+// [Tokenizer.Decode]. It never returns a part of a character. It is for use by one goroutine.
 // [Tokenizer.NewDecoder] makes one; the zero Decoder is that of the zero Tokenizer.
 type Decoder struct{ s *tokenizer.Stream }
 
-// Next adds an id and returns the text that is certain now; ok is false if there is none yet. A
-// few tokenizers change earlier text when a later id comes. That is a [*RetractedError]; the
-// decoder goes on behind the text that it has returned.
+// Next adds an id and returns the text that no longer changes; ok is false if there is none yet. In
+// a few tokenizers a later id changes earlier text. Next then returns a [*RetractedError], and the
+// decoder continues after the text that it has returned.
 func (d *Decoder) Next(id int32) (text string, ok bool, err error) {
 	text, ok, err = d.stream().Next(id)
 	return text, ok, public(err)
 }
 
-// Flush ends the text and returns what was held back; an unfinished character becomes U+FFFD.
-// The decoder can then begin another text.
+// Flush ends the text and returns the text that was held back. An unfinished character becomes
+// U+FFFD. The decoder can then decode another text.
 func (d *Decoder) Flush() string { return d.stream().Flush() }
 
 func (d *Decoder) stream() *tokenizer.Stream {

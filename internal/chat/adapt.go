@@ -43,16 +43,16 @@ func (t *Template) Adapt(r Request) Request {
 	return r
 }
 
-// traits are what a template does with conversations that templates differ about.
+// traits are properties in which templates differ.
 type traits struct {
-	developer    bool // has a form of its own for the role developer
+	developer    bool // writes the role developer in its own form
 	laterSystem  bool // shows system messages that are not the first
-	noSystem     bool // takes system messages and shows none
-	oneSystem    bool // takes several system messages and shows one
-	refusesEmpty bool // fails at calls with content "", and not at calls without content
+	noSystem     bool // accepts system messages and shows none
+	oneSystem    bool // accepts several system messages and shows one
+	refusesEmpty bool // fails for calls with content "", but not for calls without content
 }
 
-// probeTools is a tool for templates that fail without any.
+// probeTools has a tool for templates that fail without tools.
 var probeTools = NewList(NewDict("type", "function", "function", NewDict("name", "probe", "description", "A probe.",
 	"parameters", NewDict("type", "object", "properties", NewDict("a", NewDict("type", "string", "description", "A value."))))))
 
@@ -73,8 +73,8 @@ func (t *Template) probe(special map[string]string) traits {
 		return text, ok && strings.Contains(text, later)
 	}
 	var out traits
-	// A template that writes any role as it is given knows none of them, and one that writes
-	// developer as system needs no developer.
+	// A template that also writes an unknown role unchanged does not know developer. One that
+	// writes developer as system needs no special treatment.
 	const unknown = "unheard"
 	text, shown := said("developer")
 	system, takes := render(NewDict("role", "system", "content", later), user)
@@ -99,8 +99,8 @@ func (t *Template) probe(special map[string]string) traits {
 	return out
 }
 
-// fillContent gives messages of the assistant, and results of tools, an empty content if they have
-// none: a tool may return nothing, and an answer may be a refusal, or reasoning alone.
+// fillContent sets missing contents of the assistant's messages and of tools' results to "". A tool
+// may return nothing, and an answer may be a refusal or only reasoning.
 func (t traits) fillContent(messages []Value) []Value {
 	for i, v := range messages {
 		m, ok := v.(*Dict)
@@ -121,7 +121,8 @@ func (t traits) fillContent(messages []Value) []Value {
 	return messages
 }
 
-// withoutDeveloper makes system messages of the messages of the role developer and returns their indices.
+// withoutDeveloper changes messages of the role developer to system messages and returns their
+// indices.
 func withoutDeveloper(messages []Value) []int {
 	found := indicesOf(messages, "developer")
 	for _, i := range found {
@@ -132,7 +133,7 @@ func withoutDeveloper(messages []Value) []int {
 	return found
 }
 
-// indicesOf returns where the messages of a role are.
+// indicesOf returns the indices of the messages of a role.
 func indicesOf(messages []Value, role string) (found []int) {
 	for i, v := range messages {
 		if m, ok := v.(*Dict); ok && roleOf(m) == role {
@@ -184,7 +185,8 @@ func systemToUser(messages []Value) []Value {
 	return messages[1:]
 }
 
-// joinContents returns the content of two messages in one: a text, or parts if either has parts.
+// joinContents joins the contents of two messages. The result is a text, or parts if either has
+// parts.
 func joinContents(a, b Value) Value {
 	if a == nil {
 		return b

@@ -3,8 +3,9 @@ package chat
 import "strings"
 
 // ParseArguments returns the messages with the arguments of tool calls as objects. Clients send
-// them as JSON in a string. An empty string, null and none at all become an empty object. A string that is not a
-// JSON object stays a string, and the template decides. The given messages do not change.
+// them as JSON in a string. An empty string, null and missing arguments become an empty object. A
+// string that is not a JSON object stays a string for the template. ParseArguments does not change
+// the given messages.
 func ParseArguments(messages []Value) []Value {
 	out := make([]Value, len(messages))
 	for i, v := range messages {

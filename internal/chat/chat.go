@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/internal/chat/jinja"
 )
 
-// Value is a JSON value whose objects keep the order of their keys: nil, bool,
-// int64 (or *big.Int), float64, string, *List, *Dict.
+// Value is a JSON value whose objects keep the order of their keys: nil, bool, int64 (or *big.Int),
+// float64, string, *List, or *Dict.
 type Value = jinja.Value
 
 // Dict is a JSON object, List a JSON array.
@@ -22,33 +22,33 @@ type (
 // Limits bounds the time and memory a template may take; zero fields have defaults.
 type Limits = jinja.Limits
 
-// NewDict makes an object of alternating keys and values.
+// NewDict returns an object of alternating keys and values.
 func NewDict(pairs ...Value) *Dict { return jinja.NewDict(pairs...) }
 
-// NewList makes an array.
+// NewList returns an array.
 func NewList(items ...Value) *List { return jinja.NewList(items...) }
 
-// Decode reads one JSON text into a Value. It keeps the order of keys and tells
-// integers from floats; its nesting is bounded.
+// Decode decodes one JSON text to a Value. It keeps the order of keys, distinguishes integers from
+// floats, and limits the nesting.
 func Decode(data []byte) (Value, error) { return jinja.Decode(data) }
 
 // Kind is the class of an [Error].
 type Kind = jinja.Kind
 
-// The kinds of errors. Package jinja has further kinds for templates that fail.
+// The kinds of errors. Package jinja has further kinds for errors in templates.
 const (
-	// KindValidation is a conversation that is rejected before or after rendering.
+	// KindValidation means that a conversation was rejected before or after rendering.
 	KindValidation Kind = "validation"
-	// KindRaise is a conversation that the template rejects, with the template's message.
+	// KindRaise means that the template rejected the conversation, with the template's message.
 	KindRaise = jinja.KindRaise
-	// KindSyntax is a template that does not parse.
+	// KindSyntax means that a template does not parse.
 	KindSyntax = jinja.KindSyntax
-	// KindLimit is a template that takes too much time or memory.
+	// KindLimit means that a template takes too much time or memory.
 	KindLimit = jinja.KindLimit
 )
 
-// Error is the reason why there is no template or no prompt. Line is a line of the template,
-// or 0. Message may be shown to a client.
+// Error says why there is no template or no prompt. Line is a line of the template, or 0. Message
+// may be shown to a client.
 type Error struct {
 	Kind    Kind
 	Line    int
@@ -76,7 +76,7 @@ func fromEngine(err error) error {
 	return err
 }
 
-// Template is a chat template. Any number of goroutines may use it.
+// Template is a chat template. It is safe for concurrent use.
 type Template struct {
 	t      *jinja.Template
 	once   sync.Once // guards traits, see Adapt
@@ -97,7 +97,7 @@ func (t *Template) Source() string { return t.t.Source() }
 
 // Request is one conversation to render. Rendering does not change it.
 type Request struct {
-	// Messages are objects with a role, oldest first. There must be one.
+	// Messages are objects with a role, oldest first. There must be at least one.
 	Messages []Value
 	// Tools is an array of tool descriptions. nil is None: defined, but empty.
 	Tools Value
@@ -108,22 +108,21 @@ type Request struct {
 	// ContinueField names the field of the last message that the model continues,
 	// usually "content"; empty for none. It excludes AddGenerationPrompt.
 	ContinueField string
-	// Kwargs are more variables for the template. They win over SpecialTokens.
+	// Kwargs are additional variables of the template. They override SpecialTokens.
 	Kwargs *Dict
-	// SpecialTokens are bos_token, eos_token and the like. A token that a model does
-	// not have must be absent, not empty: templates ask whether it is defined.
+	// SpecialTokens are bos_token, eos_token and so on. A token that the model does not have must
+	// be absent, not empty, because templates test whether it is defined.
 	SpecialTokens map[string]string
-	// Now is what strftime_now shows, in its own location. Zero is the present,
-	// local time.
+	// Now is the time of strftime_now, in its own location. Zero means the present in local time.
 	Now time.Time
-	// Limits bounds the rendering; the zero value has sensible bounds.
+	// Limits bounds the rendering; the zero value means the defaults.
 	Limits Limits
 }
 
-// SetKwargs takes the arguments of apply_chat_template as a client sends them
-// (chat_template_kwargs): add_generation_prompt, continue_final_message (true or
-// the name of a field) and documents set the fields of those names, the rest
-// becomes Kwargs. Names that would replace the conversation are an error.
+// SetKwargs sets the arguments of apply_chat_template as a client sends them
+// (chat_template_kwargs). add_generation_prompt, continue_final_message (true or the name of a
+// field) and documents set the fields of those names; all others become Kwargs. Names that would
+// replace the conversation are an error.
 func (r *Request) SetKwargs(kwargs *Dict) error {
 	rest := &Dict{}
 	for name, v := range kwargs.All() {
@@ -160,15 +159,15 @@ func (r *Request) SetKwargs(kwargs *Dict) error {
 	return nil
 }
 
-// Render makes the prompt of a conversation. The error is an [Error].
+// Render renders a conversation as a prompt. The error is an [Error].
 func (t *Template) Render(r Request) (string, error) {
 	prompt, _, err := t.RenderGenerations(r)
 	return prompt, err
 }
 
 // RenderGenerations is [Template.Render] that also returns the half-open byte ranges of the prompt
-// that the template's generation blocks wrote. They are nil if it has none, and if their places are
-// not known.
+// that the template's generation blocks wrote. They are nil if there are none, or if their
+// positions are unknown.
 func (t *Template) RenderGenerations(r Request) (string, [][2]int, error) {
 	messages, err := r.prepare()
 	if err != nil {
@@ -195,7 +194,7 @@ func (t *Template) RenderGenerations(r Request) (string, [][2]int, error) {
 	return prompt, generations, nil
 }
 
-// variables returns what the template sees.
+// variables returns the variables of the template.
 func (r *Request) variables(messages []*Dict) *Dict {
 	list := &List{}
 	for _, m := range messages {
@@ -214,8 +213,8 @@ func (r *Request) variables(messages []*Dict) *Dict {
 	return vars
 }
 
-// prepare checks the request and returns the messages for the template: copies without null
-// fields and with the reasoning under all its names.
+// prepare checks the request and returns the messages for the template: copies without null fields,
+// with the reasoning under all its names.
 func (r *Request) prepare() ([]*Dict, error) {
 	if len(r.Messages) == 0 {
 		return nil, invalid("Cannot apply chat template to an empty conversation. Provide at least one message.")
@@ -273,8 +272,8 @@ func withoutNulls(m *Dict) *Dict {
 // the standard one first.
 var reasoningFields = [...]string{"reasoning_content", "thinking", "reasoning"}
 
-// aliasReasoning fills reasoning_content with the first reasoning there is, and
-// thinking where that is absent. thinking comes first, a new reasoning_content last.
+// aliasReasoning sets reasoning_content to the first reasoning of the message, and thinking if it
+// is absent. thinking comes first, a new reasoning_content last.
 func aliasReasoning(m *Dict) *Dict {
 	var reasoning Value
 	for _, name := range reasoningFields {

@@ -7,15 +7,15 @@ import (
 	"github.com/heftai/heft/internal/chat/jinja"
 )
 
-// continueTag marks where the text to continue ends. Its last space tells whether
-// the template trims the text.
+// continueTag marks the end of the text to continue. Its last space shows whether the template
+// trims the text.
 const continueTag = "CONTINUE_FINAL_MESSAGE_TAG "
 
-// continuation is a final message the model continues with: the text it ends in.
+// continuation is a final message that the model continues. text is the end of the message.
 type continuation struct{ text string }
 
-// continueLast appends the tag to the field of the last message, which it replaces
-// in messages. source is the template's text, which must mention the field.
+// continueLast appends the tag to the field of the last message and replaces the message in
+// messages. source is the template's text, which must mention the field.
 func continueLast(messages []*Dict, field, source string) (*continuation, error) {
 	last := messages[len(messages)-1].Clone()
 	messages[len(messages)-1] = last
@@ -54,7 +54,7 @@ func sameText(a, b Value) bool {
 	return ok && same && s == t
 }
 
-// continueParts tags the last part that has a text.
+// continueParts appends the tag to the last part that has a text.
 func continueParts(last *Dict, field string, parts *List) (*continuation, error) {
 	for i, v := range slices.Backward(parts.Items) {
 		part, ok := v.(*Dict)
@@ -79,8 +79,8 @@ func continueParts(last *Dict, field string, parts *List) (*continuation, error)
 	return nil, invalid("continue_final_message is set but we could not find any text to continue in the final message!")
 }
 
-// cut ends the prompt where the final message ends. If the tag has lost its space
-// the template trims texts, and so the prompt's own end is trimmed too.
+// cut ends the prompt at the end of the final message. If the tag has lost its space, the template
+// trims texts, and cut trims the end of the prompt, too.
 func (c *continuation) cut(prompt string) (string, error) {
 	text := strings.TrimFunc(c.text, jinja.IsSpace)
 	at := strings.LastIndex(prompt, strings.TrimSpace(continueTag))

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// modernCalls writes OpenAI's deprecated function calls as tool calls, which templates know: function_call of an
-// assistant's message, and the role function of its result. The given messages do not change.
+// modernCalls converts OpenAI's deprecated function calls to tool calls, which templates support:
+// function_call of an assistant's message, and the role function of its result. It does not change
+// the given messages.
 func modernCalls(messages []Value) []Value {
 	messages = slices.Clone(messages)
 	id := ""
@@ -20,7 +21,7 @@ func modernCalls(messages []Value) []Value {
 		_, tools := m.Get("tool_calls")
 		switch fn, _ := call.(*Dict); {
 		case fn != nil && !tools:
-			id = fmt.Sprintf("call%05d", i) // of nine letters and digits, as some templates want
+			id = fmt.Sprintf("call%05d", i) // nine letters and digits, as some templates require
 			m = without(m, "function_call")
 			m.Set("tool_calls", NewList(NewDict("id", id, "type", "function", "function", fn)))
 			messages[i] = m
@@ -45,15 +46,16 @@ func without(m *Dict, key string) *Dict {
 	return out
 }
 
-// apiRoles are the roles that clients of APIs use. What a template does with them is its own.
+// apiRoles are the roles that clients of APIs use. The template alone decides what it does with
+// them.
 var apiRoles = []string{"system", "developer", "user", "assistant", "tool", "function"}
 
-// mostRoles bounds the roles that Unshown looks for.
+// mostRoles is the maximum number of roles that Unshown checks.
 const mostRoles = 8
 
-// Unshown returns a role of r's messages that is none of APIs' and that the template does not know: the content of
-// its first message is missing in the prompt. It returns "" if there is none, and if the conversation cannot be
-// rendered.
+// Unshown returns a role of r's messages that is none of apiRoles and that the template does not
+// show: the content of its first message is missing in the prompt. It returns "" if there is none,
+// or if the conversation cannot be rendered.
 func (t *Template) Unshown(r Request) string {
 	var roles []string
 	probe := func(role string) string { return "probe of the role " + role + "." }

@@ -10,25 +10,24 @@ import (
 	"github.com/heftai/heft/internal/smallfile"
 )
 
-// Set has a model's chat templates by name, most often one called "default", and its special
-// tokens for [Request]. It does not change after [Load], and any number of goroutines may use
-// it.
+// Set has a model's chat templates by name, usually only one called "default", and its special
+// tokens for [Request]. It does not change after [Load] and is safe for concurrent use.
 type Set struct {
 	SpecialTokens map[string]string
 	templates     map[string]parsed
 }
 
-// parsed is a template, or why it does not parse.
+// parsed is a template, or the error of parsing it.
 type parsed struct {
 	template *Template
 	err      error
 }
 
 // Load reads a model's templates and special tokens from the files that transformers reads.
-// Templates are in chat_template.jinja and additional_chat_templates/tool_use.jinja, else in
-// tokenizer_config.json (chat_template), else in chat_template.json. Special tokens are in
-// tokenizer_config.json, else in special_tokens_map.json. A model without these files has an
-// empty Set.
+// Templates are in chat_template.jinja and additional_chat_templates/tool_use.jinja; or in
+// tokenizer_config.json (chat_template); or in chat_template.json. Special tokens are in
+// tokenizer_config.json or in special_tokens_map.json. A model without these files has an empty
+// Set.
 //
 // Load accepts a template that does not parse, because the model can still serve completions.
 // [Set.Template] returns the error.
@@ -74,7 +73,7 @@ func (s *Set) findTemplates(files fs.FS, config *Dict) error {
 	return s.addConfigured("chat_template.json", legacy)
 }
 
-// readObject reads a JSON object; a file that is not there is an empty one.
+// readObject reads a JSON object. For a missing file it returns an empty object.
 func readObject(files fs.FS, file string) (*Dict, error) {
 	data, err := smallfile.ReadFS(files, file, smallfile.Config)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,8 +98,8 @@ func (s *Set) add(name, source string) {
 	s.templates[name] = parsed{template, err}
 }
 
-// addConfigured takes the chat_template of a configuration: a template, or a list
-// of objects with name and template.
+// addConfigured adds the chat_template of a configuration: a template, or a list of objects with
+// name and template.
 func (s *Set) addConfigured(file string, config *Dict) error {
 	v, _ := config.Get("chat_template")
 	switch v := v.(type) {
@@ -129,8 +128,8 @@ func (s *Set) addConfigured(file string, config *Dict) error {
 	return fmt.Errorf("chat: %s: chat_template must be a string or a list", file)
 }
 
-// addTokens takes the special tokens of a configuration that are not known yet. A
-// token is a string or an object with content.
+// addTokens adds the special tokens of a configuration that are not known yet. A token is a string
+// or an object with content.
 func (s *Set) addTokens(config *Dict) {
 	for name, v := range config.All() {
 		if !strings.HasSuffix(name, "_token") {
@@ -158,9 +157,9 @@ func (s *Set) Names() []string {
 	return names
 }
 
-// Template returns the template for a conversation with these tools; nil means no tools. It is
-// "tool_use" if there are tools and the model has that template, else "default". If the model
-// has neither or the template does not parse, the error is an [Error].
+// Template returns the template for a conversation with the given tools; nil means no tools. It is
+// "tool_use" if there are tools and the model has that template, and otherwise "default". If the
+// model has neither or the template does not parse, the error is an [Error].
 func (s *Set) Template(tools Value) (*Template, error) {
 	if p, ok := s.templates["tool_use"]; ok && tools != nil {
 		return p.template, p.err

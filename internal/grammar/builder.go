@@ -8,16 +8,17 @@ import (
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
-// ErrTooLarge says that a grammar exceeds its limits of time or memory.
+// ErrTooLarge means that a grammar exceeds its limits of time or memory.
 var ErrTooLarge = errors.New("grammar: the grammar is too large")
 
-// ErrEmpty says that no text matches a grammar.
+// ErrEmpty means that no text matches a grammar.
 var ErrEmpty = errors.New("grammar: no text matches")
 
-// ErrLeftRecursion says that a rule calls itself before it has read a byte.
+// ErrLeftRecursion means that a rule calls itself before it has read a byte.
 var ErrLeftRecursion = errors.New("grammar: a rule is left-recursive")
 
-// A Pos is a position of a program: what is read from there on, up to the end of the rule.
+// A Pos is a position of a program. It stands for all that is read from there to the end of the
+// rule.
 type Pos int32
 
 // Fail is a position from which nothing matches.
@@ -37,7 +38,7 @@ const (
 	opCall          // run rule arg, then next
 	opSplit         // any of alts
 	opEnter         // begin loop arg
-	opBack          // the end of the body of loop arg
+	opBack          // end of the body of loop arg
 )
 
 type op struct {
@@ -47,20 +48,21 @@ type op struct {
 	alts []Pos
 }
 
-// loop repeats body from min to max times; max < 0: without end.
+// loop repeats body from min to max times. If max is negative, there is no maximum.
 type loop struct {
 	min, max   int32
 	body, next Pos
 }
 
-// maxLiteral is the length of the longest literal that grammars share.
+// maxLiteral is the maximum length of a literal that grammars share.
 const maxLiteral = 64
 
-// maxOps is the limit of a program's positions.
+// maxOps is the maximum number of positions of a program.
 const maxOps = 1 << 18
 
-// A Builder makes the program of one grammar, from its end to its beginning: each method takes the
-// position that follows and returns the one at which its own part begins. It is for one goroutine.
+// A Builder builds the program of one grammar from its end to its start. Each method takes the
+// following position and returns the position at which its own part starts. It is for use by one
+// goroutine.
 type Builder struct {
 	lib    *Library
 	ops    []op
@@ -68,7 +70,7 @@ type Builder struct {
 	byTerm map[*Terminal]int32
 	byDFA  map[*dfa.DFA]*Terminal
 	loops  []loop
-	rules  []Pos // where they begin
+	rules  []Pos // where rules start
 	large  bool
 	quoted *quoting // nil outside Quoted
 	Budget *dfa.Budget
@@ -80,7 +82,7 @@ const (
 	buildStates = 1 << 16
 )
 
-// NewBuilder begins a grammar over the vocabulary of lib.
+// NewBuilder returns a builder of a grammar over the vocabulary of lib.
 func NewBuilder(lib *Library) *Builder {
 	return &Builder{
 		lib: lib, ops: make([]op, 1), byTerm: map[*Terminal]int32{}, byDFA: map[*dfa.DFA]*Terminal{},
@@ -100,7 +102,7 @@ func (b *Builder) add(o op) Pos {
 	return Pos(len(b.ops) - 1)
 }
 
-// Terminal makes a terminal of an automaton that this grammar alone uses.
+// Terminal makes a terminal from an automaton that only this grammar uses.
 func (b *Builder) Terminal(d *dfa.DFA) *Terminal {
 	t := b.byDFA[d]
 	if t == nil {
@@ -110,9 +112,9 @@ func (b *Builder) Terminal(d *dfa.DFA) *Terminal {
 	return t
 }
 
-// Term reads t.
+// Term returns a position that reads t, then next.
 func (b *Builder) Term(t *Terminal, next Pos) Pos {
-	late := t.lex.make != nil // it reads something
+	late := t.lex.make != nil // it matches some text
 	if next == Fail || !late && t.lex.d.IsEmpty() {
 		return Fail
 	}
@@ -134,7 +136,7 @@ func (b *Builder) Term(t *Terminal, next Pos) Pos {
 	return p
 }
 
-// Literal reads s.
+// Literal returns a position that reads s, then next.
 func (b *Builder) Literal(s string, next Pos) Pos {
 	if s == "" {
 		return next
@@ -149,12 +151,12 @@ func (b *Builder) Literal(s string, next Pos) Pos {
 	return b.Term(b.Terminal(dfa.Text(s)), next)
 }
 
-// Special reads the special token id.
+// Special returns a position that reads the special token id, then next.
 func (b *Builder) Special(id int32, next Pos) Pos {
 	return b.Literal(string(vocab.Special(id)), next)
 }
 
-// Split reads any of the alternatives.
+// Split returns a position that reads any of the alternatives.
 func (b *Builder) Split(alts ...Pos) Pos {
 	var list []Pos
 	for _, a := range alts {
@@ -171,16 +173,16 @@ func (b *Builder) Split(alts ...Pos) Pos {
 	return b.add(op{kind: opSplit, alts: list})
 }
 
-// Rule declares a rule, which Define gives its begin.
+// Rule declares a rule. Define sets where it starts.
 func (b *Builder) Rule() Rule {
 	b.rules = append(b.rules, Fail)
 	return Rule(len(b.rules) - 1)
 }
 
-// Define gives a rule its begin; its parts end at [Return].
+// Define sets the position at which a rule starts. Its parts end at [Return].
 func (b *Builder) Define(r Rule, begin Pos) { b.rules[r] = begin }
 
-// Call runs a rule.
+// Call returns a position that runs a rule, then next.
 func (b *Builder) Call(r Rule, next Pos) Pos {
 	if next == Fail {
 		return Fail
@@ -188,8 +190,9 @@ func (b *Builder) Call(r Rule, next Pos) Pos {
 	return b.add(op{kind: opCall, arg: int32(r), next: next})
 }
 
-// Repeat reads what body makes from least to most times; most < 0: without end. body is called once
-// with the position that follows each repetition.
+// Repeat returns a position that reads the part that body makes from least to most times; if most
+// is negative, any number of times. body is called once, with the position that follows each
+// repetition.
 func (b *Builder) Repeat(least, most int, body func(next Pos) Pos, next Pos) Pos {
 	const largest = 1 << 30
 	least, most = min(least, largest), min(most, largest)

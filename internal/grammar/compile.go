@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// Grammar finishes the program that begins at begin. It fails with [ErrTooLarge], [ErrEmpty] or
-// [ErrLeftRecursion].
+// Grammar returns the grammar whose program starts at begin. It returns [ErrTooLarge], [ErrEmpty]
+// or [ErrLeftRecursion].
 func (b *Builder) Grammar(begin Pos) (*Grammar, error) {
 	if b.large {
 		return nil, ErrTooLarge
@@ -31,7 +31,7 @@ func (b *Builder) Grammar(begin Pos) (*Grammar, error) {
 	return g, nil
 }
 
-// prune drops the alternatives from which no text ends.
+// prune drops the alternatives from which no text can end.
 func (b *Builder) prune(begin Pos) error {
 	ends, err := b.fixpoint(func(p Pos, ends func(Pos) bool) bool {
 		o := &b.ops[p]
@@ -76,7 +76,8 @@ func (b *Builder) prune(begin Pos) error {
 	return nil
 }
 
-// fixpoint returns the positions for which holds is true, given those for which it is true already.
+// fixpoint returns the smallest set of positions for which holds is true, given that it is true for
+// the positions found so far.
 func (b *Builder) fixpoint(holds func(p Pos, known func(Pos) bool) bool) (func(Pos) bool, error) {
 	known := make([]bool, len(b.ops))
 	get := func(p Pos) bool { return p != Fail && known[p] }
@@ -94,7 +95,7 @@ func (b *Builder) fixpoint(holds func(p Pos, known func(Pos) bool) bool) (func(P
 	return get, nil
 }
 
-// maxEmptyRepeats is how often something that may be empty may be repeated by number.
+// maxEmptyRepeats is the maximum number of repetitions of a part that may be empty.
 const maxEmptyRepeats = 64
 
 // checkRecursion finds rules that call themselves before they read a byte.
@@ -111,7 +112,7 @@ func (b *Builder) checkRecursion() error {
 		case opEnter:
 			return empty(b.loops[o.arg].body) && empty(o.next)
 		case opBack:
-			return true // as far as the body is concerned
+			return true // true for the body alone
 		}
 		for _, a := range o.alts {
 			if empty(a) {
@@ -136,7 +137,7 @@ func (b *Builder) checkRecursion() error {
 			if empty(b.rules[o.arg]) {
 				visit(o.next, false)
 			}
-		case opEnter: // its frames end before the loop begins again
+		case opEnter: // its frames end before the loop starts again
 			visit(b.loops[o.arg].body, false)
 		case opBack:
 			visit(b.loops[o.arg].next, false)

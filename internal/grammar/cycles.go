@@ -1,26 +1,26 @@
 package grammar
 
-// cycles finds the strongly connected parts of a graph of positions by Tarjan's algorithm, without
-// recursion.
+// cycles finds the strongly connected components of a graph of positions by Tarjan's algorithm,
+// without recursion.
 type cycles struct {
 	edges             func(p Pos, visit func(to Pos, call bool))
 	index, low, part  []int32
 	stack             []Pos
 	work              []visit
-	edgesTo           []Pos // of the positions in work, one after the other
+	edgesTo           []Pos // of the positions in work, concatenated
 	calls             []callEdge
 	nextIndex, nParts int32
 }
 
 type callEdge struct{ from, to Pos }
 
-// visit is a position on the way, with the edges that are not followed yet.
+// visit is a position on the current path, with its remaining edges.
 type visit struct {
 	p         Pos
 	from, end int // in edgesTo
 }
 
-// findCycles fails with [ErrLeftRecursion] if a cycle contains a call.
+// findCycles returns [ErrLeftRecursion] if a cycle contains a call.
 func findCycles(n int, edges func(p Pos, visit func(to Pos, call bool))) error {
 	c := &cycles{edges: edges, index: make([]int32, n), low: make([]int32, n), part: make([]int32, n), nextIndex: 1}
 	for p := range n {
@@ -72,7 +72,7 @@ func (c *cycles) search(root Pos) {
 	}
 }
 
-// leave ends the search from p, and a part if p was its first position.
+// leave ends the search from p. If p was the first position of a component, it ends the component.
 func (c *cycles) leave(p Pos) {
 	c.work = c.work[:len(c.work)-1]
 	if n := len(c.work); n > 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
-// texts is a finite set of texts as a trie: those that a terminal does not match although its
+// texts is a finite set of texts as a trie: texts that a terminal does not match although its
 // automaton does.
 type texts struct {
 	nodes []textNode
@@ -23,7 +23,7 @@ type textEdge struct {
 	to int32
 }
 
-// noText is the state behind a byte that no text has.
+// noText is the state after a byte that continues no text.
 const noText int32 = -1
 
 func newTexts(list []string) *texts {
@@ -56,8 +56,8 @@ func (t *texts) step(at int32, b byte) int32 {
 	return noText
 }
 
-// Except returns t without texts. Each state of t's automaton that is not the end of a text must have
-// infinitely many continuations.
+// Except returns t without the texts of list. Each state of t's automaton that is not the end of a
+// text must have infinitely many continuations.
 func (t *Terminal) Except(list []string) *Terminal {
 	return &Terminal{lex: t.lex, max: -1, except: newTexts(list)}
 }
@@ -85,7 +85,7 @@ func (t *Terminal) excluded(v *vocab.Vocab, q int64) []int32 {
 	return t.except.find(v.Trie, at, 0, int32(v.Trie.Len()), nil)
 }
 
-// find collects the tokens among the nodes from to end that begin with the rest of a text.
+// find collects the tokens among the nodes from to end that start with the rest of a text.
 func (t *texts) find(trie *vocab.Trie, at, from, end int32, ids []int32) []int32 {
 	for _, e := range t.nodes[at].children {
 		for i := from; i < end; i = trie.Skip[i] {

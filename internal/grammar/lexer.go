@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
-// lexer is an automaton with the tokens that it can read, found when they are first needed.
+// lexer is an automaton with the tokens that it can read, which are computed at first use.
 type lexer struct {
 	d *dfa.DFA // nil before ready, if there is a make
 	v *vocab.Vocab
@@ -26,21 +26,21 @@ type lexer struct {
 	counted *counts // nil if characters cannot be counted
 }
 
-// counts returns the places of characters, for the automaton of a JSON string or, always for the same
-// lexer, of a text as it is.
+// counts returns the character positions of the automaton of a JSON string or, if text is set, of a
+// plain text. text must always be the same for one lexer.
 func (l *lexer) counts(text bool) *counts {
 	l.once.Do(func() { l.counted = newCounts(l.d, text) })
 	return l.counted
 }
 
-// ready makes the automaton if it is to be made when it is first needed.
+// ready makes the automaton, if it is made at first use.
 func (l *lexer) ready() {
 	if l.make != nil {
 		l.made.Do(func() { l.d = l.make() })
 	}
 }
 
-// automaton is about how much memory the automaton takes.
+// automaton returns the approximate memory of the automaton.
 func (l *lexer) automaton() int {
 	if l.make != nil {
 		return lateBytes
@@ -48,7 +48,8 @@ func (l *lexer) automaton() int {
 	return l.d.Bytes()
 }
 
-// lateBytes is what an automaton takes, about, that is made when it is needed: one of a range of numbers.
+// lateBytes is the approximate memory of an automaton that is made at first use: one of a range of
+// numbers.
 const lateBytes = 4 << 10
 
 type localKey struct {
@@ -56,32 +57,32 @@ type localKey struct {
 	counted bool
 }
 
-// local is what a state of a lexer can read, whatever surrounds it.
+// local is what a state of a lexer can read, independent of the grammar around it.
 type local struct {
-	// The tokens that end in the lexer: in a set if there are many, or in a list. Without counts the
-	// list is nil if there is a set.
+	// The tokens that end in the lexer: a set if there are many, or a list. Without counts the list
+	// is nil if there is a set.
 	set vocab.Bits
-	ids []int32 // with counts: ordered by the characters that the string has at least after them
-	// With counts: ids of tokens after which the string has at least n characters more are
-	// ids[:upTo[n]].
+	ids []int32 // with counts: ordered by the minimum number of characters that follow them
+	// With counts: the ids after which at least n more characters follow are ids[:upTo[n]].
 	upTo []int32
 	// ends are the tokens that end the string.
 	ends []counted
 
-	groups []exits // tokens that go on behind the lexer
-	most   int32   // characters before an end, of all tokens
+	groups []exits // tokens that continue after the lexer
+	most   int32   // maximum of characters before an end, of all tokens
 
 	mu    sync.Mutex
 	tries map[exitKey]*vocab.Trie
 }
 
-// counted is a token or a node with the characters that precede the end of the string in it.
+// counted is a token or a node with its number of characters before the end of the string.
 type counted struct {
 	id    int32
 	chars int32
 }
 
-// exits are the nodes of the vocabulary's trie from which tokens go on behind the lexer with byte b.
+// exits are the nodes of the vocabulary's trie from which tokens continue after the lexer with byte
+// b.
 type exits struct {
 	b     byte
 	nodes []counted
@@ -92,10 +93,10 @@ type exitKey struct {
 	need, rem int32
 }
 
-// setFrom is how many ids make a set instead of a list.
+// setFrom is the number of ids from which on a set is used instead of a list.
 const setFrom = 1024
 
-// maxLexerBytes bounds what a lexer keeps.
+// maxLexerBytes is the maximum memory of the locals of a lexer.
 const maxLexerBytes = 8 << 20
 
 // local returns what state s can read.
@@ -121,7 +122,7 @@ func (l *lexer) local(s int32, c *counts) *local {
 	return made
 }
 
-// bytes is about how much memory out takes.
+// bytes returns the approximate memory of out.
 func (out *local) bytes() int {
 	size := 8*len(out.set) + 4*len(out.ids) + 200
 	for _, g := range out.groups {
@@ -130,7 +131,7 @@ func (out *local) bytes() int {
 	return size
 }
 
-// read walks the vocabulary from s.
+// read walks the vocabulary's trie from state s.
 func (l *lexer) read(s int32) *local {
 	t, d := l.v.Trie, l.d
 	out := &local{tries: map[exitKey]*vocab.Trie{}}
@@ -167,7 +168,7 @@ func (l *lexer) read(s int32) *local {
 	return out
 }
 
-// readCounted walks the vocabulary from s and counts characters.
+// readCounted walks the vocabulary's trie from state s and counts characters.
 func (l *lexer) readCounted(s int32, c *counts) *local {
 	t, d := l.v.Trie, l.d
 	out := &local{tries: map[exitKey]*vocab.Trie{}}
@@ -210,7 +211,7 @@ func (l *lexer) readCounted(s int32, c *counts) *local {
 	return out
 }
 
-// order puts tokens in the order of their characters.
+// order sorts tokens by their characters.
 func (out *local) order(found []counted, words int) {
 	most := int32(0)
 	for _, f := range found {
@@ -256,7 +257,7 @@ func (out *local) group(t *vocab.Trie, nodes, chars []int32) {
 	}
 }
 
-// trie returns the tokens of g behind the lexer, for strings that end after need to rem more
+// trie returns the tokens of g after the lexer, for strings that end after need to rem more
 // characters.
 func (out *local) trie(v *vocab.Vocab, g *exits, need, rem int32) *vocab.Trie {
 	key := exitKey{g.b, min(need, out.most+1), min(rem, out.most)}

@@ -17,16 +17,16 @@ type Library struct {
 	named    map[string]*Terminal
 	literals map[string]*Terminal
 	shared   map[string]*list.Element
-	used     list.List // of *shared, the last used first
+	used     list.List // of *shared, the most recently used first
 	added    int       // to shared
 
 	rests rests
 }
 
-// lexer returns one of an automaton, which may be nil for one that is made later.
+// lexer returns the lexer of an automaton, which is nil if it is made later.
 func (l *Library) lexer(d *dfa.DFA) *lexer { return &lexer{d: d, v: l.vocab, rests: &l.rests} }
 
-// maxLiterals is how many literals a library keeps.
+// maxLiterals is the maximum number of literals in a library.
 const maxLiterals = 4096
 
 // NewLibrary returns an empty library.
@@ -37,13 +37,13 @@ func NewLibrary(v *vocab.Vocab) *Library {
 // Vocab returns the vocabulary.
 func (l *Library) Vocab() *vocab.Vocab { return l.vocab }
 
-// Named returns the terminal called name, which make makes the first time. Names are those of the
-// code, never of a request: they are kept for ever.
+// Named returns the terminal called name. The first call makes it from the result of make. Names
+// must be constants of the code and never come from a request, because they are kept for ever.
 func (l *Library) Named(name string, make func() *dfa.Expr) *Terminal {
 	return l.NamedDFA(name, func(budget *dfa.Budget) (*dfa.DFA, error) { return dfa.Compile(make(), budget) })
 }
 
-// NamedDFA is Named for an automaton. It panics if make fails, which is a fault of the code.
+// NamedDFA is Named for an automaton. It panics if make fails, which is a bug.
 func (l *Library) NamedDFA(name string, make func(budget *dfa.Budget) (*dfa.DFA, error)) *Terminal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +59,7 @@ func (l *Library) NamedDFA(name string, make func(budget *dfa.Budget) (*dfa.DFA,
 	return t
 }
 
-// literal returns the terminal of s, of 1 to maxLiteral bytes.
+// literal returns the terminal of s, which has 1 to maxLiteral bytes.
 func (l *Library) literal(s string) *Terminal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,15 +80,16 @@ func (t *Terminal) DFA() *dfa.DFA {
 	return t.lex.d
 }
 
-// Counted returns t, the automaton of a JSON string with its quotes, restricted to strings of least
-// to most characters; most < 0: any number. ok is false if t cannot count them, because the limits
-// exclude too much of it: then the caller intersects automata.
+// Counted returns t restricted to strings of least to most characters; if most is negative, there
+// is no maximum. t must be the automaton of a JSON string with its quotes. ok is false if t cannot
+// count characters, because the limits exclude too many of its strings. The caller then intersects
+// automata.
 func (t *Terminal) Counted(least, most int) (counted *Terminal, ok bool) {
 	return t.withCounts(false, least, most)
 }
 
-// CountedText is Counted for the automaton of a text as it is, without quotes and escapes. A terminal is
-// used with one of the two.
+// CountedText is Counted for the automaton of a plain text, without quotes and escapes. A terminal
+// may be used with one of the two only.
 func (t *Terminal) CountedText(least, most int) (counted *Terminal, ok bool) {
 	return t.withCounts(true, least, most)
 }

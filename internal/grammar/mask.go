@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
-// mask is the set of tokens that a state can read, in parts that are shared.
+// mask is the set of tokens that a state can read, in shared parts.
 type mask struct {
 	sets []part
 	ids  []int32 // and these
@@ -89,8 +89,8 @@ func (g *Grammar) reads(s *state, b byte) bool {
 	return false
 }
 
-// walk adds the tokens of the nodes from to end of a trie that s can read. The first node stands
-// for a byte that s reads.
+// walk adds the tokens of the nodes from to end of a trie that s can read. The first node's byte is
+// one that s reads.
 func (g *Grammar) walk(m *mask, t *vocab.Trie, from, end int32, s *state) error {
 	if from >= end {
 		return nil
@@ -126,7 +126,7 @@ func (m *mask) add(l *local, minus []int32) {
 	m.addSet(part{l.set, minus})
 }
 
-// addSet adds a set, if it is not there.
+// addSet adds a set, unless it is already there.
 func (m *mask) addSet(p part) {
 	for _, q := range m.sets {
 		if len(p.minus) == 0 && len(q.minus) == 0 && &p.set[0] == &q.set[0] {
@@ -136,7 +136,7 @@ func (m *mask) addSet(p part) {
 	m.sets = append(m.sets, p)
 }
 
-// addCounted adds the tokens of a string that must have need to rem characters more.
+// addCounted adds the tokens of a string after which need to rem more characters must follow.
 func (m *mask) addCounted(l *local, need, rem int32) {
 	upTo := len(l.ids)
 	if int(rem) < len(l.upTo) {
@@ -166,7 +166,7 @@ func (m *mask) addCounted(l *local, need, rem int32) {
 	m.addSet(part{l.set, minus})
 }
 
-// settle makes one set of several from which ids are taken, and of many ids.
+// settle merges several sets with exceptions, or many ids, into one set.
 func (m *mask) settle(words int) {
 	mixed := false
 	for _, p := range m.sets {

@@ -8,22 +8,22 @@ import (
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
-// A Matcher reads one text, token by token. It is for one goroutine; matchers of one grammar may be
-// used by several.
+// A Matcher reads one text, token by token. It is for use by one goroutine. Matchers of one grammar
+// may be used concurrently.
 type Matcher struct {
 	g     *Grammar
 	at    *state
 	ended bool
 	begun bool // a token was read
-	loose bool // a text may have any spelling in tokens
+	loose bool // a text may have any tokenization
 	stop  []int32
 	bits  vocab.Bits
-	shown *state // whose mask bits has; nil: none
+	shown *state // the state whose mask bits has; nil: none
 	err   error
 }
 
-// NewMatcher returns a matcher at the beginning of a text. stop are the ids that end a text; they
-// are allowed where the text is complete.
+// NewMatcher returns a matcher at the start of a text. stop has the ids that end a text; they are
+// allowed if the text is complete.
 func (g *Grammar) NewMatcher(stop []int32) *Matcher {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -31,15 +31,15 @@ func (g *Grammar) NewMatcher(stop []int32) *Matcher {
 	return &Matcher{g: g, at: at, err: err, stop: stop, bits: make(vocab.Bits, g.vocab.Words)}
 }
 
-// Continues says that the text goes on where another ends, so that a decoder shows the space with
-// which it may begin.
+// Continues says that the text continues another one. A decoder then keeps the space with which it
+// may start.
 func (m *Matcher) Continues() { m.begun = true }
 
-// AnyTokens allows all spellings of a text in tokens. Otherwise a text that is certain has the tokens
-// that the tokenizer would give it.
+// AnyTokens allows all tokenizations of a text. Otherwise a text that is certain must have the
+// tokens that the tokenizer would give it.
 func (m *Matcher) AnyTokens() { m.loose, m.shown = true, nil }
 
-// Warm finds the tokens that may begin a text, so that a matcher need not.
+// Warm computes the tokens that may start a text, so that a matcher does not have to.
 func (g *Grammar) Warm() {
 	m := g.NewMatcher(nil)
 	m.Mask()
@@ -48,8 +48,8 @@ func (g *Grammar) Warm() {
 // MatcherBytes returns the memory of a matcher, without that of its grammar.
 func (g *Grammar) MatcherBytes() int { return 8*g.vocab.Words + 200 }
 
-// Mask returns the ids that may come next: bit id%64 of word id/64. The result is valid until the
-// next call. It has no ids if the grammar is too ambiguous.
+// Mask returns the ids that may come next as a bit set: bit id%64 of word id/64. The result is
+// valid until the next call. It has no ids if the grammar is too ambiguous.
 func (m *Matcher) Mask() []uint64 {
 	if m.shown == m.at && m.shown != nil && m.begun && !m.ended {
 		return m.bits
@@ -100,8 +100,8 @@ func (m *Matcher) fill() {
 	m.shown = m.at
 }
 
-// dropSpace allows tokens at the beginning of a text whose first byte is a space as if they did not
-// have it, because the decoder drops it.
+// dropSpace also allows tokens at the start of a text that would be allowed without their leading
+// space, because the decoder drops that space.
 func (m *Matcher) dropSpace() error {
 	t := m.g.vocab.Trie
 	space := t.Find([]byte{' '})
@@ -121,7 +121,7 @@ func (m *Matcher) dropSpace() error {
 	return nil
 }
 
-// Accept reads a token. It fails if the mask does not allow it.
+// Accept reads a token. It returns an error if the mask does not allow it.
 func (m *Matcher) Accept(id int32) error {
 	switch {
 	case m.err != nil:
@@ -171,10 +171,10 @@ func (m *Matcher) Complete() bool { return m.err == nil && (m.ended || m.at.ends
 // Over reports whether the text must end here.
 func (m *Matcher) Over() bool { return m.err != nil || m.ended || m.at.ends && len(m.at.heads) == 0 }
 
-// Err returns why the matcher has stopped, nil if it has not.
+// Err returns the error that has stopped the matcher, or nil.
 func (m *Matcher) Err() error { return m.err }
 
-// Match reports whether a whole text matches. Special tokens in it are text.
+// Match reports whether a whole text matches. Special tokens in it count as text.
 func (g *Grammar) Match(text string) bool {
 	m := g.NewMatcher(nil)
 	return m.err == nil && m.read([]byte(text)) == nil && m.Complete()

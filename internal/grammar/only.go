@@ -6,19 +6,19 @@ import (
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
-// only says which token a state allows because the text that follows it is certain.
+// only is the token that a state allows because the text that follows it is certain.
 type only struct {
 	known bool
 	ok    bool
 	id    int32
 }
 
-// maxCertain is how much of a certain text is looked at, in bytes.
+// maxCertain is the maximum number of bytes of a certain text that are examined.
 const maxCertain = 48
 
-// only returns the token with which the tokenizer would write the text that must follow s, so that one
-// text has one spelling in tokens. ok is false if several texts may follow, or if a token may span the
-// end of what is certain.
+// only returns the token with which the tokenizer would encode the text that must follow s, so that
+// a text has only one tokenization. ok is false if several texts may follow, or if a token may
+// extend beyond the text that is certain.
 func (g *Grammar) only(s *state) (id int32, ok bool, err error) {
 	if !s.only.known && g.vocab.Encode != nil {
 		if s.only, err = g.findOnly(s); err != nil {
@@ -49,7 +49,7 @@ func (g *Grammar) findOnly(s *state) (only, error) {
 	}
 	t := g.vocab.Trie
 	if node := t.Find(text); !special && node >= 0 && t.Skip[node] > node+1 {
-		return none, nil // a token may begin with all that is certain and go on
+		return none, nil // a token may start with the whole certain text and continue
 	}
 	for _, before := range []string{"", "\n"} { // some tokenizers put a space before a text
 		rest := []byte(before)
@@ -71,7 +71,7 @@ func (g *Grammar) findOnly(s *state) (only, error) {
 	return none, nil
 }
 
-// onlyByte returns the byte that alone may follow s.
+// onlyByte returns the only byte that may follow s.
 func (g *Grammar) onlyByte(s *state) (b byte, ok bool) {
 	for i, h := range s.heads {
 		one, certain := g.terms[g.ops[h.at].arg].onlyByte(h.q)
@@ -83,10 +83,10 @@ func (g *Grammar) onlyByte(s *state) (b byte, ok bool) {
 	return b, ok
 }
 
-// onlyByte returns the byte that alone may follow in state q.
+// onlyByte returns the only byte that may follow in state q.
 func (t *Terminal) onlyByte(q int64) (b byte, ok bool) {
 	if t.counts == nil && t.except == nil {
-		// After the end of a terminal that may go on, the next one may begin: s has heads for both.
+		// If a terminal may end or continue, the next one may start: s then has heads for both.
 		return t.lex.d.Only(int32(q))
 	}
 	for i := range 256 {

@@ -7,15 +7,15 @@ import (
 	"github.com/heftai/heft/internal/grammar/dfa"
 )
 
-// Quoted makes a part of a program that reads the same texts as they stand in a string of JSON: with a
-// backslash before each quote and backslash. do makes it; what follows the part is made before. The texts have
-// no control characters.
+// Quoted builds a part of a program that reads texts in the form of a JSON string: with a backslash
+// before each quote and backslash. do builds the part; positions after it must be made before. The
+// texts have no control characters.
 func (b *Builder) Quoted(do func() (Pos, error)) (Pos, error) {
 	return b.quotedIn(&quoting{known: map[*Terminal]*Terminal{}}, do)
 }
 
-// QuotedLines is Quoted for texts that may have line breaks, tabs and the other control characters with an escape of one
-// letter. In a part that is quoted already it fails with [ErrTooLarge].
+// QuotedLines is Quoted for texts that may contain line breaks, tabs and the other control
+// characters with a one-letter escape. Inside another quoted part it returns [ErrTooLarge].
 func (b *Builder) QuotedLines(do func() (Pos, error)) (Pos, error) {
 	return b.quotedIn(&quoting{known: map[*Terminal]*Terminal{}, lines: true}, do)
 }
@@ -29,13 +29,13 @@ func (b *Builder) quotedIn(q *quoting, do func() (Pos, error)) (Pos, error) {
 	return do()
 }
 
-// quoting is how the terminals of a quoted part are written.
+// quoting says how the terminals of a quoted part are written.
 type quoting struct {
 	known map[*Terminal]*Terminal
 	lines bool
 }
 
-// escaped is the byte that a letter stands for behind a backslash.
+// escaped returns the byte that a letter stands for after a backslash.
 func (q *quoting) escaped(c byte) (byte, bool) {
 	if c == '"' || c == '\\' {
 		return c, true
@@ -46,13 +46,13 @@ func (q *quoting) escaped(c byte) (byte, bool) {
 	return 0, false
 }
 
-// quotedState is a state of a terminal, perhaps after the backslash of an escape.
+// quotedState is a state of a terminal, or that state after the backslash of an escape.
 type quotedState struct {
 	q      int64
 	escape bool
 }
 
-// quote returns the terminal of what t reads, as it stands in a string; nil if it is too large.
+// quote returns the terminal of t's texts in the form of a JSON string, or nil if it is too large.
 func (b *Builder) quote(t *Terminal) *Terminal {
 	if known := b.quoted.known[t]; known != nil {
 		return known

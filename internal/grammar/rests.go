@@ -2,8 +2,9 @@ package grammar
 
 import "sync"
 
-// rests has what states of different lexers can read that accept the same rests of texts. Many schemas have keys and
-// strings that begin in a way of their own and go on as any other: the walk over the vocabulary is that of the first one.
+// rests shares locals between states of different lexers that accept the same rests of texts. In
+// many schemas keys and strings start differently and continue alike; the vocabulary is then walked
+// only once.
 type rests struct {
 	mu    sync.Mutex
 	known map[string]*local // by dfa.DFA.Rest
@@ -11,12 +12,12 @@ type rests struct {
 }
 
 const (
-	maxRestStates = 64  // of an automaton that is compared
-	minRestBytes  = 128 // that may come next: where fewer may, the walk is short
+	maxRestStates = 64  // maximum number of states of an automaton that is compared
+	minRestBytes  = 128 // minimum number of possible next bytes: with fewer the walk is short
 	maxRestsBytes = 4 << 20
 )
 
-// local is what state s of l can read.
+// local returns what state s of l can read.
 func (r *rests) local(l *lexer, s int32) *local {
 	next := 0
 	for b := range 256 {

@@ -6,21 +6,21 @@ import (
 	"github.com/heftai/heft/internal/grammar/dfa"
 )
 
-// Limits of the terminals that grammars share although they come from requests.
+// Limits of terminals that come from requests and that grammars share.
 const (
 	maxShared      = 512
 	maxSharedBytes = 4 << 20
 )
 
-// shared is a terminal that is kept, with what it was made of.
+// shared is a cached terminal with its key.
 type shared struct {
 	key  string
 	term *Terminal
 }
 
-// Shared returns the terminal that key describes, which make makes if it is not kept. Schemas have the
-// same patterns and ranges again and again: their automata, and the tokens that those can read, are kept
-// as long as they are among the last used and all together are small.
+// Shared returns the terminal of key. If it is not cached, make makes its automaton. Schemas often
+// repeat patterns and ranges. Their automata, with the tokens that they can read, stay cached while
+// they are recently used and small in total.
 func (l *Library) Shared(key string, make func() (*dfa.DFA, error)) (*Terminal, error) {
 	if t := l.kept(key); t != nil {
 		return t, nil
@@ -32,8 +32,8 @@ func (l *Library) Shared(key string, make func() (*dfa.DFA, error)) (*Terminal, 
 	return l.keep(key, l.lexer(d)), nil
 }
 
-// Late is Shared for an automaton that make makes when a text first comes to it: the terminal reads something,
-// and not nothing.
+// Late is Shared for an automaton that make makes when a text first reaches it. The terminal must
+// match at least one text, but not the empty one.
 func (l *Library) Late(key string, make func() *dfa.DFA) *Terminal {
 	if t := l.kept(key); t != nil {
 		return t
@@ -43,7 +43,7 @@ func (l *Library) Late(key string, make func() *dfa.DFA) *Terminal {
 	return l.keep(key, lex)
 }
 
-// kept returns the terminal of a key, nil if it is not kept.
+// kept returns the cached terminal of a key, or nil.
 func (l *Library) kept(key string) *Terminal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,11 +70,11 @@ func (l *Library) keep(key string, lex *lexer) *Terminal {
 	return t
 }
 
-// evictEvery is how many small terminals are added between two looks at the size of all.
+// evictEvery is the number of added small terminals between two checks of the total size.
 const evictEvery = 32
 
-// evict drops the shared terminals that were not used for longest, but not the last one. Grammars that
-// have them keep them.
+// evict drops the least recently used shared terminals, but keeps the last one. Grammars that use a
+// terminal keep it.
 func (l *Library) evict() {
 	total, n := 0, 0
 	for e := l.used.Front(); e != nil; {
@@ -89,14 +89,14 @@ func (l *Library) evict() {
 	}
 }
 
-// size is about how much memory l takes.
+// size returns the approximate memory of l.
 func (l *lexer) size() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.automaton() + l.bytes + 200
 }
 
-// Bytes returns about how much memory l takes: the vocabulary and the terminals, with the tokens that
+// Bytes returns the approximate memory of l: the vocabulary and the terminals, with the tokens that
 // they can read.
 func (l *Library) Bytes() int {
 	l.mu.Lock()

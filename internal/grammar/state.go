@@ -9,8 +9,7 @@ import (
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
-// A Grammar is a program with the states and masks that were needed so far. It is safe for
-// concurrent use.
+// A Grammar is a program with its cached states and masks. It is safe for concurrent use.
 type Grammar struct {
 	vocab *vocab.Vocab
 	ops   []op
@@ -26,7 +25,7 @@ type Grammar struct {
 	bytes  int // of frames, states and masks
 	age    uint32
 	serial uint32
-	steps  int // left for what is done now
+	steps  int // left for the current operation
 
 	key     []byte
 	work    []place
@@ -35,7 +34,7 @@ type Grammar struct {
 	ends    bool
 }
 
-// frame says where to go on after a rule, or how often a loop has run.
+// frame says where to continue after a rule, or how often a loop has run.
 type frame struct {
 	frameKey
 	serial uint32
@@ -51,7 +50,7 @@ type frameKey struct {
 // noLoop is the loop of a frame of a rule.
 const noLoop int32 = -1
 
-// head is one way to read on.
+// head is one way to continue.
 type head struct {
 	at    Pos // of an opTerm
 	q     int64
@@ -75,29 +74,29 @@ type state struct {
 
 type edge struct {
 	b  byte
-	to *state // nil: nothing matches
+	to *state // nil: no text continues with the byte
 }
 
-// Limits of what a grammar keeps and does.
+// Limits of cached data and of work.
 const (
 	maxGrammarBytes = 1 << 20
 	maxHeads        = 1 << 14
-	stepsPerMask    = 20_000_000 // heads that are moved
+	stepsPerMask    = 20_000_000 // moves of heads
 )
 
 var errTooAmbiguous = errors.New("grammar: too many ways to read the text")
 
-// Bytes returns about how much memory g takes.
+// Bytes returns the approximate memory of g.
 func (g *Grammar) Bytes() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.base + g.bytes
 }
 
-// MaxBytes returns about how much memory g may take.
+// MaxBytes returns the approximate maximum memory of g.
 func (g *Grammar) MaxBytes() int { return g.base + maxGrammarBytes }
 
-// reset drops all states. Those in use stay with their matchers.
+// reset drops all states. Matchers keep the states that they use.
 func (g *Grammar) reset() {
 	g.frames, g.states = map[frameKey]*frame{}, map[string]*state{}
 	g.visited = map[place]struct{}{}
@@ -105,7 +104,8 @@ func (g *Grammar) reset() {
 	g.age++
 }
 
-// begins work that may take some steps.
+// begins starts an operation: it resets the budget of steps, and drops all states if they exceed
+// the limit of memory.
 func (g *Grammar) begins() {
 	g.steps = stepsPerMask
 	if g.bytes > maxGrammarBytes {
@@ -113,13 +113,13 @@ func (g *Grammar) begins() {
 	}
 }
 
-// first returns the state before the text.
+// first returns the state at the start of a text.
 func (g *Grammar) first() (*state, error) {
 	g.begins()
 	return g.closure([]place{{g.begin, nil}})
 }
 
-// adopt returns s as a state that is kept, if it is not.
+// adopt returns the cached state for s. If there is none, it adds s to the cache.
 func (g *Grammar) adopt(s *state) *state {
 	if s.age == g.age {
 		return s
@@ -274,7 +274,7 @@ func compareHeads(a, b head) int {
 	return serial(a.frame) - serial(b.frame)
 }
 
-// step returns the state after byte b, nil if nothing matches.
+// step returns the state after byte b, or nil if b is not allowed.
 func (g *Grammar) step(s *state, b byte) (*state, error) {
 	for i := range s.next {
 		if s.next[i].b == b {

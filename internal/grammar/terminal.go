@@ -4,19 +4,19 @@ import (
 	"github.com/heftai/heft/internal/grammar/dfa"
 )
 
-// A Terminal is a regular language that a grammar reads without looking at its stack. It may be
-// used by many grammars of one [Library].
+// A Terminal is a regular language that a grammar reads without its stack. Grammars of one
+// [Library] may share it.
 type Terminal struct {
 	lex *lexer
-	// With counts, a state of the terminal is a state of the automaton and how many characters of
-	// a JSON string were read.
+	// With counts, a state of the terminal is a state of the automaton and the number of characters
+	// of a JSON string that were read.
 	counts   *counts
-	min, max int64 // characters; max < 0: any number
+	min, max int64 // characters; max < 0: no maximum
 	// With except, a state of the terminal is a state of the automaton and a node of except.
 	except *texts
 }
 
-// dead is no state of a terminal.
+// dead is the state in which no text matches.
 const dead int64 = -1
 
 func (t *Terminal) start() int64 {
@@ -74,18 +74,18 @@ func (t *Terminal) continues(q int64) bool {
 	return t.lex.d.Continues(t.state(q))
 }
 
-// counts says which states of the automaton of a JSON string stand between two characters, and how
+// counts says which states of the automaton of a JSON string are between two characters, and how
 // many characters the shortest rest of the string has.
 type counts struct {
-	text     bool  // the string is a text as it is, without quotes and escapes
+	text     bool  // the string is a plain text, without quotes and escapes
 	start    int32 // before the quote; -1 if there is none
 	boundary []bool
 	final    []bool
 	least    []int32
-	grows    bool // every beginning of a string can become a string of any length from its smallest one
+	grows    bool // every prefix of a string can be continued to any length from its minimum on
 }
 
-// read is the number of characters that the step from s to another state completes.
+// read returns the number of characters that the step from s to another state completes.
 func (c *counts) read(s, to int32) int64 {
 	if c.boundary[to] && s != c.start {
 		return 1
@@ -93,7 +93,7 @@ func (c *counts) read(s, to int32) int64 {
 	return 0
 }
 
-// phase is where in a character of a JSON string a state is.
+// phase is the position of a state within a character of a JSON string.
 type phase uint8
 
 const (
@@ -101,11 +101,11 @@ const (
 	atBoundary
 	atEnd
 	atEscape
-	atHex // four digits: the first one is not read yet
+	atHex // before four hex digits
 	atHex2
 	atHex3
 	atHex4
-	atHighHex2 // the first digit was d
+	atHighHex2 // after the digit d
 	atHighHex3 // a high surrogate
 	atHighHex4
 	atLow // a low surrogate must follow
@@ -116,7 +116,7 @@ const (
 	atCont3
 )
 
-// after returns the phase after a byte that the automaton takes.
+// after returns the phase after a byte that the automaton accepts.
 func (p phase) after(b byte) phase {
 	switch p {
 	case atStart:
@@ -154,13 +154,13 @@ func (p phase) after(b byte) phase {
 	return follows[p]
 }
 
-// follows are the phases that do not depend on the byte.
+// follows has the next phases that do not depend on the byte.
 var follows = [...]phase{
 	atEnd: atEnd, atHex2: atHex3, atHex3: atHex4, atHex4: atBoundary, atHighHex3: atHighHex4, atHighHex4: atLow,
 	atLow: atLowEscape, atLowEscape: atLowHex, atLowHex: atHex2, atCont3: atCont2, atCont2: atCont1, atCont1: atBoundary,
 }
 
-// afterText returns the phase after a byte of a text as it is.
+// afterText returns the phase after a byte of a plain text.
 func (p phase) afterText(b byte) phase {
 	switch {
 	case p != atBoundary:
@@ -175,8 +175,8 @@ func (p phase) afterText(b byte) phase {
 	return atBoundary
 }
 
-// newCounts finds the characters of d, the automaton of a JSON string with its quotes, or of a text as
-// it is. It returns nil if a state does not tell where in a character it is.
+// newCounts finds the characters of d, which is the automaton of a JSON string with its quotes, or
+// of a plain text. It returns nil if a state does not determine the position within a character.
 func newCounts(d *dfa.DFA, text bool) *counts {
 	n := d.States()
 	phases := make([]phase, n)
@@ -227,7 +227,7 @@ func newCounts(d *dfa.DFA, text bool) *counts {
 // measure fills least. A step costs a character if it completes one.
 func (c *counts) measure(from [][]int32, d *dfa.DFA) {
 	const far = 1 << 30
-	var near, next []int32 // at this distance, and one farther
+	var near, next []int32 // at this distance, and at the next one
 	for s := range c.least {
 		c.least[s] = far
 		if c.final[s] || c.text && d.Accepts(int32(s)) {
@@ -259,9 +259,9 @@ func (c *counts) measure(from [][]int32, d *dfa.DFA) {
 	}
 }
 
-// findGrowth reports whether all states grow, except those after a string's end. A state grows if it has
-// a step to a state that grows, through which the shortest rest is at most one character longer: such
-// steps lead to rests of all lengths.
+// findGrowth reports whether all states grow, except those after the end of a string. A state grows
+// if it has a step to a state that grows and whose shortest rest is at most one character longer.
+// Such steps lead to rests of all lengths.
 func (c *counts) findGrowth(from [][]int32) bool {
 	near := func(s, to int32) bool { return int32(c.read(s, to))+c.least[to] <= c.least[s]+1 }
 	steps := make([]int32, len(from)) // to states that may grow
