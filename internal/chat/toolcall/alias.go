@@ -1,7 +1,7 @@
 package toolcall
 
-// aliases are the names that vLLM's --tool-call-parser and --reasoning-parser give to
-// families, so that a command line that worked there works here.
+// aliases maps the names of vLLM's --tool-call-parser and --reasoning-parser to families, so that
+// vLLM's command lines work here.
 var aliases = map[string]string{
 	"llama3_json": "llama", "llama4_json": "llama", "llama4_pythonic": "llama-pythonic", "pythonic": "llama-pythonic",
 	"qwen3": "hermes", "qwen3_coder": "qwen-coder", "qwen3_xml": "qwen-coder",
@@ -11,8 +11,7 @@ var aliases = map[string]string{
 	"hunyuan_a13b": "tool-calls",
 }
 
-// canonical is the family's own name for one that vLLM gives it; other names are as they
-// are.
+// canonical returns the family's own name for vLLM's name. It returns other names unchanged.
 func canonical(name string) string {
 	if own, ok := aliases[name]; ok {
 		return own

@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/internal/layout"
 )
 
-// Arguments say how a model writes arguments that are not a JSON object.
+// Arguments describe a notation of arguments that are not a JSON object.
 type Arguments struct{ layout.Object }
 
 // argumentTexts are renderings of calls whose arguments are not JSON.
@@ -14,7 +14,7 @@ type argumentTexts struct {
 	one, two, twoCalls, number, numbers, empty string
 }
 
-// render writes the calls from which Arguments are learned.
+// argumentTexts renders the calls from which Arguments are learned.
 func (a *answers) argumentTexts() (t argumentTexts, ok bool) {
 	call := func(arguments string) probeCall { return newProbeCall(0, arguments) }
 	for _, r := range []struct {
@@ -37,7 +37,7 @@ func (a *answers) argumentTexts() (t argumentTexts, ok bool) {
 	return t, true
 }
 
-// cutAll cuts text at words in their order: n words make n+1 pieces.
+// cutAll splits text at words in their order: n words give n+1 pieces.
 func cutAll(text string, words ...string) (pieces []string, ok bool) {
 	for _, w := range words {
 		before, after, found := strings.Cut(text, w)
@@ -50,8 +50,8 @@ func cutAll(text string, words ...string) (pieces []string, ok bool) {
 	return append(pieces, text), true
 }
 
-// argumentNotation learns a notation whose arguments are not JSON, in the first form of f that has
-// such arguments. It returns nil if there is none, or if f does not read back what it says.
+// argumentNotation learns a notation whose arguments are not JSON, in the first form of f with such
+// arguments. It returns nil if there is none, or if f does not read back the notation's calls.
 func (a *answers) argumentNotation(f *Family) *Notation {
 	kind, form := f.argumentForm()
 	if kind == 0 {
@@ -70,7 +70,7 @@ func (a *answers) argumentNotation(f *Family) *Notation {
 	number, ok3 := cutAll(t.number, name, "zqn", "70")
 	numbers, ok4 := cutAll(t.numbers, name, "zqn", "70", "zqt")
 	empty, ok5 := cutAll(t.empty, name)
-	if again, found := cutAll(t.empty, name, name); found { // the name is written again
+	if again, found := cutAll(t.empty, name, name); found { // the name is repeated after the arguments
 		empty = []string{again[0], again[1] + name + again[2]}
 	}
 	if !(ok1 && ok2 && ok3 && ok4 && ok5) {
@@ -107,7 +107,7 @@ func (a *answers) argumentNotation(f *Family) *Notation {
 	return a.checked(f, n)
 }
 
-// cutAgain cuts what follows arguments behind the name of the call, if that is written again.
+// cutAgain splits the text after the arguments at the name of the call, if the name is repeated.
 func cutAgain(text, name string) (again, after string) {
 	if before, after, ok := strings.Cut(text, name); ok {
 		return before, after
@@ -115,8 +115,8 @@ func cutAgain(text, name string) (again, after string) {
 	return "", text
 }
 
-// betweenArguments is the text between two calls; "" if the second is not written like the first. one are the
-// pieces of a single call.
+// betweenArguments returns the text between two calls, or "" if the second is not written like the
+// first. one has the pieces of a single call.
 func (a *answers) betweenArguments(n *Notation, t argumentTexts, one []string) string {
 	first, second := probeNames[0], probeNames[1]
 	head, rest, ok1 := strings.Cut(t.twoCalls, "zqvalue")
@@ -163,9 +163,9 @@ func (f *Family) argumentForm() (layout.Kind, *form) {
 	return 0, nil
 }
 
-// values splits what follows values: texts are that after a string at the end and before another
-// key, and that after a number. It sets what depends on the kind and returns what ends a call and
-// what stands before another key.
+// values determines the texts after values. texts are those after a string at the end and before
+// another key, and after a number. It sets the fields that depend on the kind. It returns the text
+// that ends a call and the text before another key.
 func (g *Arguments) values(form *form, texts [4]string) (after, next string, ok bool) {
 	quote := form.quote
 	if g.Kind == layout.Tags && !g.tagEnds(form, &texts) {
@@ -180,7 +180,7 @@ func (g *Arguments) values(form *form, texts [4]string) (after, next string, ok 
 	if g.EqualsText, ok = strings.CutSuffix(g.EqualsText, quote); !ok {
 		return "", "", false
 	}
-	if g.Kind == layout.Values { // the same text follows each value, whatever comes then
+	if g.Kind == layout.Values { // the same text follows each value
 		first, second := strings.TrimPrefix(texts[0], quote), strings.TrimPrefix(texts[1], quote)
 		g.End = commonPrefix(first, second)
 	}
@@ -197,8 +197,8 @@ func (g *Arguments) values(form *form, texts [4]string) (after, next string, ok 
 	return texts[0], texts[1], texts[0] == texts[2] && texts[1] == texts[3]
 }
 
-// tagEnds sets what ends the values of tags. texts are those of values, in which the keys of elements become
-// layout.KeyMark.
+// tagEnds sets the texts that end the values of tags. texts are those of values, in which the keys
+// of elements become layout.KeyMark.
 func (g *Arguments) tagEnds(form *form, texts *[4]string) bool {
 	t := form.tags
 	switch {
@@ -212,7 +212,7 @@ func (g *Arguments) tagEnds(form *form, texts *[4]string) bool {
 	}
 	g.Stop, g.JSONText = t.close, t.json
 	if strings.Trim(g.Stop, "+-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
-		return false // other values than strings may have it
+		return false // other values may contain it
 	}
 	i := strings.Index(texts[0], g.Stop)
 	if i < 0 {
@@ -226,7 +226,7 @@ func (g *Arguments) tagEnds(form *form, texts *[4]string) bool {
 	return !t.lines || strings.HasSuffix(g.EqualsText, "\n") && strings.HasPrefix(g.End, "\n")
 }
 
-// plainEnds says where the reader of f takes plain values to end.
+// plainEnds says where the reader of f ends plain values.
 func (f *form) plainEnds() layout.Plain {
 	next := strings.TrimRight(f.tags.plain.next, " \t")
 	if next == "" {
@@ -249,7 +249,7 @@ func (g *Arguments) quotesText() bool {
 	return g.Kind == layout.Python || g.Kind == layout.Values || g.JSONText
 }
 
-// textEnd is what follows a string of one of the probes.
+// textEnd returns the text after a string of one of the probes.
 func (g *Arguments) textEnd(key string) string {
 	switch {
 	case g.Kind == layout.Bare:
@@ -260,10 +260,10 @@ func (g *Arguments) textEnd(key string) string {
 	return g.end(key)
 }
 
-// end is what ends the value of a key.
+// end returns the text that ends the value of a key.
 func (g *Arguments) end(key string) string { return strings.ReplaceAll(g.End, layout.KeyMark, key) }
 
-// write is what the arguments {"zqa": "x", "zqn": 7} look like, or none.
+// write returns the arguments {"zqa": "x", "zqn": 7} in the notation, or empty arguments.
 func (g *Arguments) write(some bool) string {
 	switch {
 	case g.Kind == layout.Text && some:
@@ -286,7 +286,8 @@ func (g *Arguments) write(some bool) string {
 	return g.First + "zqa" + g.EqualsText + text + g.end("zqa") + strings.ReplaceAll(g.Next, layout.CountMark, "2") + "zqn" + g.Equals + "7" + g.end("zqn")
 }
 
-// checked returns n, without Between if f does not read several calls, or nil if it reads none.
+// checked returns n if f reads its calls, without Between if f does not read several calls. It
+// returns nil if f reads none.
 func (a *answers) checked(f *Family, n *Notation) *Notation {
 	if a.reads(f, n) {
 		return n
@@ -298,8 +299,8 @@ func (a *answers) checked(f *Family, n *Notation) *Notation {
 	return nil
 }
 
-// writtenNotation returns the notation that the table has for f, because its templates do not show
-// calls, or show one call only.
+// writtenNotation returns the table's notation of f. It is used if the templates show no calls or
+// only one.
 func (f *Family) writtenNotation(p *prober) *Notation {
 	if f.spec.written == nil {
 		return nil
@@ -308,9 +309,9 @@ func (f *Family) writtenNotation(p *prober) *Notation {
 	return (&answers{prober: p}).checked(f, &n)
 }
 
-// beforeCalls is the text before the name of the first call, without an empty thought.
+// beforeCalls returns the text before the name of the first call, without empty reasoning.
 func (a *answers) beforeCalls(f *Family, before string) string {
-	for _, t := range f.thinks { // an empty thought is not the call's
+	for _, t := range f.thinks { // empty reasoning does not belong to the call
 		if i := strings.LastIndex(before, t.close); i >= 0 {
 			before = before[i+len(t.close):]
 		}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// chunk finds the pieces of a template's markup that are compared whole: tags, code
-// fences, words, and single characters else.
+// chunk matches the pieces of a template's markup that are compared as a whole: tags, code fences,
+// words, and otherwise single characters.
 var chunk = regexp.MustCompile("(?s)^(?:<[^<>\\s][^<>\n]{0,80}>|\\[/?[A-Z][A-Z_ ]*\\]|```(?:json)?|[\\pL\\pN_]+|.)")
 
 // tag finds what looks like a marker.

@@ -8,8 +8,8 @@ const (
 	deepseekDone  = "<｜tool▁calls▁end｜>"
 )
 
-// deepseekV3 is the notation of DeepSeek V3 and R1: the type, the name and the
-// arguments in a code fence. A section ends reasoning that was left open.
+// deepseekV3 is the notation of DeepSeek V3 and R1: the type, the name and the arguments in a code
+// fence. A section ends reasoning that is still open.
 var deepseekV3 = spec{
 	name:   "deepseek-v3",
 	all:    [][]string{{deepseekCall, "```json"}},
@@ -27,7 +27,7 @@ var deepseekV3 = spec{
 	},
 }
 
-// deepseekV31 is that of DeepSeek V3.1: the name and the arguments, nothing more.
+// deepseekV31 is that of DeepSeek V3.1: only the name and the arguments.
 var deepseekV31 = spec{
 	name:   "deepseek-v3.1",
 	all:    [][]string{{deepseekCall}},
@@ -39,8 +39,8 @@ var deepseekV31 = spec{
 	}},
 }
 
-// deepseekDSML is that of DeepSeek V3.2 and V4, whose parameters say whether they are
-// text or JSON. The section has had two names.
+// deepseekDSML is that of DeepSeek V3.2 and V4. Its parameters say whether they are text or JSON.
+// The section has had two names.
 var deepseekDSML = spec{
 	name:   "deepseek-dsml",
 	all:    [][]string{{"｜DSML｜"}},

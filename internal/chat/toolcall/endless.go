@@ -2,11 +2,11 @@ package toolcall
 
 import "strings"
 
-// endless reports whether nothing ends a call of the form but a text that is not a parameter.
+// endless reports whether a call of the form ends only at a text that is not a parameter.
 func (f *form) endless() bool { return f.body == bodyTags && f.end == "" }
 
-// stops are the texts that may follow such a call: the marker of the next one and the end of the
-// section.
+// stops returns the texts that may follow such a call: the marker of the next one and the end of
+// the section.
 func (f *form) stops() []string {
 	if !f.endless() {
 		return nil
@@ -24,8 +24,8 @@ func (f *form) stops() []string {
 	return out
 }
 
-// endBefore ends a call before a byte that begins no parameter. The text that the reader holds
-// is read again.
+// endBefore ends a call before a byte that starts no parameter. The text that the reader holds is
+// read again.
 func (p *Parser) endBefore() bool {
 	p.again()
 	if !p.endParameters() {
@@ -35,7 +35,8 @@ func (p *Parser) endBefore() bool {
 	return false
 }
 
-// endLast ends a call at the end of the answer. It returns false if the call breaks off in a parameter.
+// endLast ends a call at the end of the answer. It returns false if the call ends within a
+// parameter.
 func (p *Parser) endLast() bool {
 	var ok bool
 	if p.out, ok = p.tags.finish(p.out); !ok || !p.endParameters() {
@@ -75,14 +76,14 @@ func (r *tagReader) seekWithoutEnd(c byte, out []byte) ([]byte, verdict) {
 	return out, r.stop(stop[:len(stop)-1])
 }
 
-// stop ends the call before text and the byte that has come.
+// stop ends the call before text and the byte that was just read.
 func (r *tagReader) stop(text string) verdict {
 	r.state, r.lit.word = tagSeek, append(r.lit.word[:0], text...)
 	return before
 }
 
-// stopOf returns the text after a call that ends held, on a line of its own, or reports whether held may
-// begin one.
+// stopOf returns the text after a call that held ends with, on a line of its own. maybe reports
+// whether held may start such a text.
 func (r *tagReader) stopOf(held string) (stop string, maybe bool) {
 	text := strings.TrimLeft(held, spaces)
 	if !strings.Contains(held[:len(held)-len(text)], "\n") {

@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/internal/chat"
 )
 
-// specs is the table of families in the order in which Detect tries them. If a template has
-// the markers of several, Detect takes the first.
+// specs returns the table of families in the order in which Detect tries them. If a template has
+// the markers of several families, Detect returns the first.
 func specs() []*spec {
 	return []*spec{
 		&harmony, &deepseekDSML, &deepseekV3, &deepseekV31, &kimi, &solar, &gemma4, &lfm2, &olmo3, &apertus,
@@ -20,8 +20,8 @@ func specs() []*spec {
 	}
 }
 
-// A Family is a notation for reasoning and calls. It does not change, and any number of
-// goroutines may use it.
+// A Family is a notation for reasoning and calls. It does not change and is safe for concurrent
+// use.
 type Family struct {
 	spec    *spec
 	thinks  []think
@@ -32,10 +32,10 @@ type Family struct {
 	unread  bool // see Unread
 }
 
-// Detect returns the first family in the table whose markers stand in the source of a chat
-// template or, if there is none, among the texts of the model's special tokens. It returns
-// the family "plain", which has no calls, if neither has markers. The family reads reasoning
-// whose markers the template mentions. Detect does not render the template; [Find] does.
+// Detect returns the first family in the table whose markers occur in the source of a chat template
+// or, if there is none, among the texts of the model's special tokens. If no family matches, it
+// returns "plain", which has no calls. The family reads the reasoning whose markers the template
+// mentions. Detect does not render the template; [Find] does.
 func Detect(template string, specialTokens ...string) *Family {
 	tokens := strings.Join(specialTokens, "\n")
 	for _, source := range []string{template, tokens} {
@@ -76,8 +76,7 @@ func (f *Family) Name() string { return f.spec.name }
 // Calls reports whether the family has a notation for calls.
 func (f *Family) Calls() bool { return len(f.spec.forms) > 0 }
 
-// Active reports whether an answer of a model that was given these tools can have anything
-// but content.
+// Active reports whether an answer of a model with these tools may contain anything but content.
 func (f *Family) Active(tools chat.Value) bool {
 	return len(f.thinks) > 0 || len(f.drops) > 0 || f.Calls() && len(newToolbox(tools)) > 0
 }
@@ -93,8 +92,8 @@ func (s *spec) in(source string) bool {
 	})
 }
 
-// newFamily prepares s for parsing. If there is a source, it leaves out reasoning and frames
-// whose markers the source lacks.
+// newFamily prepares s for parsing. If source is not "", it leaves out reasoning and frames whose
+// markers source lacks.
 func newFamily(s *spec, source string) *Family {
 	f := &Family{spec: s}
 	for _, t := range s.thinks {
@@ -112,8 +111,8 @@ func newFamily(s *spec, source string) *Family {
 	return f
 }
 
-// WithReasoning returns f with the reasoning of another family. nil means none: thoughts
-// then stay in the content as the model writes them.
+// WithReasoning returns f with the reasoning of another family. If of is nil, reasoning stays in
+// the content as the model writes it.
 func (f *Family) WithReasoning(of *Family) *Family {
 	out := &Family{spec: f.spec, drops: f.drops, unread: f.unread}
 	if of != nil {
@@ -149,8 +148,8 @@ func (f *Family) prepare() {
 	f.content = newMarkers(answer)
 }
 
-// Markers lists the texts that the family's parser looks for. The parsed text must show
-// every special token that is one of them or a part of one.
+// Markers lists the texts that the family's parser looks for. The parsed text must contain every
+// special token that is a marker or a part of one.
 func (f *Family) Markers() []string {
 	list := slices.Concat(f.drops, f.spec.seeds)
 	for _, t := range f.thinks {
@@ -172,13 +171,13 @@ func (f *Family) Markers() []string {
 	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
 }
 
-// Visible reports whether the parsed text must show this special token.
+// Visible reports whether the parsed text must contain a special token.
 func (f *Family) Visible(token string) bool {
 	return token != "" && slices.ContainsFunc(f.Markers(), func(m string) bool { return strings.Contains(m, token) })
 }
 
-// NewCallID makes an id for a call to which the model gave none. index is the call's index
-// in its message. The id has the form that the family's templates accept.
+// NewCallID returns an id for a call to which the model gave none. index is the call's index in its
+// message. The id has the form that the family's templates accept.
 func (f *Family) NewCallID(name string, index int) string {
 	text := rand.Text() // 26 letters and digits
 	switch f.spec.ids {

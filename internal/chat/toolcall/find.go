@@ -9,12 +9,11 @@ import (
 
 // Find returns the family of a model, from its chat template for conversations with tools.
 //
-// Find renders a few dozen conversations, learns how the template writes calls and reasoning,
-// and checks that the learned notation reads back what the template writes. If a family of
-// the table reads back as much, Find returns that family, because the table also has forms
-// that models write and templates do not show. If the template writes no calls or does not
-// render, the table alone decides. templates may be nil. Find takes some milliseconds. Any
-// number of goroutines may call it.
+// Find renders a few dozen conversations, learns how the template writes calls and reasoning, and
+// checks that the learned notation reads back what the template writes. If a family of the table
+// reads back as much, Find returns that family, because the table also has forms that models write
+// and templates do not show. If the template writes no calls or does not render, Find uses the
+// table alone. templates may be nil. Find takes some milliseconds. It is safe for concurrent use.
 func Find(templates *chat.Set, specialTokens ...string) *Family {
 	if templates == nil {
 		return Detect("", specialTokens...)
@@ -26,7 +25,7 @@ func Find(templates *chat.Set, specialTokens ...string) *Family {
 	return find(t, templates.SpecialTokens, Detect(t.Source(), specialTokens...))
 }
 
-// find chooses between the learned notation and the family that the template's markers name.
+// find chooses between the learned notation and named, the family of the template's markers.
 func find(t *chat.Template, special map[string]string, named *Family) *Family {
 	r := learn(t, special)
 	if r.writes == nil {
@@ -49,8 +48,8 @@ func find(t *chat.Template, special map[string]string, named *Family) *Family {
 	return &out
 }
 
-// Unread reports whether the template takes tools or writes calls, and the family does not
-// read them. Calls are then part of the content.
+// Unread reports whether the template shows tools or writes calls, and the family does not parse
+// them. Calls are then part of the content.
 func (f *Family) Unread() bool { return f.unread }
 
 // takesTools reports whether the template shows tools to the model.
@@ -59,8 +58,8 @@ func takesTools(t *chat.Template, special map[string]string) bool {
 	return ok && strings.Contains(text, probeNames[0])
 }
 
-// learnThoughts returns f. If f does not read back the reasoning that the template writes, it
-// has the learned reasoning instead.
+// learnThoughts returns f if f reads back the reasoning that the template writes. Otherwise it
+// returns f with the learned reasoning.
 func (f *Family) learnThoughts(t *chat.Template, special map[string]string) *Family {
 	out := *f
 	for _, s := range settings {
@@ -86,7 +85,7 @@ func (f *Family) learnThoughts(t *chat.Template, special map[string]string) *Fam
 	return &out
 }
 
-// readsThought reports whether f parses the probe's thought and content in an answer.
+// readsThought reports whether f parses the probe's reasoning and content in an answer.
 func (a *answers) readsThought(f *Family, text string) bool {
 	m := f.Parse(text, Options{Prompt: a.header})
 	return strings.TrimSpace(m.Reasoning) == probeThought && strings.TrimSpace(m.Content) == probeContent

@@ -36,7 +36,7 @@ func (l *lesson) learnFlipped(text string, at span, one probeCall) bool {
 		closing = c[:len(c)-len(opening)]
 	}
 	if !strings.HasPrefix(rest, closing) || closing == "" {
-		return false // it only stands between two
+		return false // it only occurs between two parameters
 	}
 	t.open, t.key, t.close = strings.TrimSpace(opening), strings.TrimSpace(b), strings.TrimSpace(closing)
 	if t.close == "" {
@@ -46,7 +46,8 @@ func (l *lesson) learnFlipped(text string, at span, one probeCall) bool {
 	return l.fields(text, at, one, strings.TrimSpace(a[:len(a)-len(opening)]))
 }
 
-// flippedNumber returns what stands before a number that is not the first value, and between it and its key.
+// flippedNumber returns the text before a number that is not the first value, and the text between
+// it and its key.
 func (l *lesson) flippedNumber(one probeCall) (around [2]string, ok bool) {
 	one.arguments = `{"zqa": "zqvalue", "zqn": 70}`
 	text, ok := l.answer("", "", one)
@@ -60,8 +61,8 @@ func (l *lesson) flippedNumber(one probeCall) (around [2]string, ok bool) {
 	return [2]string{pieces[1], pieces[2]}, true
 }
 
-// flippedByte takes a byte of a value that stands before its key, or of the key. Nothing is written before the key is
-// known.
+// flippedByte reads a byte of a value that precedes its key, or of the key. It writes nothing
+// before the key is known.
 func (r *tagReader) flippedByte(c byte, out []byte) ([]byte, verdict) {
 	if len(r.word) == maxValue {
 		return out, bad
@@ -90,7 +91,7 @@ func (r *tagReader) flippedByte(c byte, out []byte) ([]byte, verdict) {
 	return out, more
 }
 
-// flippedNotation is argumentNotation for values that come before their keys.
+// flippedNotation is argumentNotation for values that precede their keys.
 func (a *answers) flippedNotation(f *Family, kind layout.Kind, t argumentTexts) *Notation {
 	first, second, quote := probeNames[0], probeNames[1], ""
 	if kind == layout.Values {

@@ -2,17 +2,18 @@ package toolcall
 
 import "strings"
 
-// A Frame says what an answer has around its content, so that the content can be constrained.
+// A Frame describes the parts of an answer around its content, so that a grammar can constrain the
+// content.
 type Frame struct {
-	// Inside is the marker that ends the reasoning in which the answer begins; "" if it does not
-	// begin in reasoning.
+	// Inside is the marker that ends the reasoning in which the answer starts, or "" if it does not
+	// start in reasoning.
 	Inside string
-	// Open and Close are the markers of reasoning that the answer may begin with; "" if there is
-	// none.
+	// Open and Close are the markers of reasoning that the answer may start with, or "".
 	Open, Close string
-	// Over says that the prompt has ended the reasoning already, as templates do whose reasoning is turned off.
+	// Over means that the prompt has already ended the reasoning, as in templates with reasoning
+	// turned off.
 	Over bool
-	// Final stands before the content, and Next before that after reasoning.
+	// Final precedes the content. Next precedes Final after reasoning.
 	Final, Next string
 }
 

@@ -7,8 +7,8 @@ var functionary31 = spec{
 	forms: []form{{open: "<function=", head: []field{{kind: nameField, until: ">"}}, end: "</function>"}},
 }
 
-// functionary32 is that of Functionary 3.2: messages to recipients, all of them the
-// user or the name of a function. The prompt ends with the first mark.
+// functionary32 is that of Functionary 3.2: messages to recipients, which are the user or the name
+// of a function. The prompt ends with the first marker.
 var functionary32 = spec{
 	name:  "functionary-v3.2",
 	all:   [][]string{{">>>all"}, {">>>", "recipient"}},

@@ -28,7 +28,7 @@ var harmony = spec{
 	seeds: []string{harmonyNext},
 }
 
-// The text before the answer proper, and before each message after the first.
+// The text before the final answer, and before each message after the first.
 const (
 	harmonyFinal = "<|channel|>final<|message|>"
 	harmonyNext  = "<|start|>assistant"

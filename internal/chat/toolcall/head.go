@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// beginHead makes p ready for the fields of a head.
+// beginHead prepares p for the fields of a head.
 func (p *Parser) beginHead() {
 	p.at, p.field, p.nameEnd = inHead, 0, -1
 	p.name, p.id = "", ""
 	p.word = p.word[:0]
 }
 
-// beginCall makes p ready for a head and arguments, in their order.
+// beginCall prepares p for a head and arguments, in the form's order.
 func (p *Parser) beginCall() {
 	p.beginHead()
 	if p.form.last {
@@ -20,7 +20,7 @@ func (p *Parser) beginCall() {
 	}
 }
 
-// headByte takes a byte of a field of the head.
+// headByte reads a byte of a field of the head.
 func (p *Parser) headByte(c byte) bool {
 	field := &p.form.head[p.field]
 	if len(p.word) == 0 && isSpace(c) && field.kind != skipField {
@@ -52,8 +52,8 @@ func (p *Parser) headByte(c byte) bool {
 	return true
 }
 
-// closesSection reports whether the marker of a call and the text after it begin the section's end. It
-// leaves the section if they are all of it.
+// closesSection reports whether the marker of a call and the text after it are a prefix of the
+// section's end. If they are the whole end, it leaves the section.
 func (p *Parser) closesSection() bool {
 	f := p.form
 	if p.section == 0 || p.field > 0 || f.call == "" || !strings.HasPrefix(f.close, f.call) {
@@ -68,16 +68,17 @@ func (p *Parser) closesSection() bool {
 	return begins(rest, string(p.word))
 }
 
-// tail is the end of the field that until may equal.
+// tail returns the end of the field that may equal until.
 func (p *Parser) tail(until string) []byte {
 	return p.word[max(0, len(p.word)-len(until)):]
 }
 
-// nameSoFar tells whether the field may still become a name: what follows a name is
-// white space or begins until.
+// nameSoFar reports whether the field may still become a name: white space or a prefix of until
+// follows the name.
 func (p *Parser) nameSoFar(c byte, until string) bool {
 	if p.nameEnd < 0 {
-		// A byte that may be a name's ends the name only if until begins with it and is no word.
+		// A byte that a name may contain ends the name only if until starts with it and is not a
+		// word.
 		if isNameByte(c) && !(until != "" && until[0] == c && !isTokenByte(c)) {
 			return true
 		}
@@ -87,7 +88,7 @@ func (p *Parser) nameSoFar(c byte, until string) bool {
 	return strings.HasPrefix(until, string(after))
 }
 
-// endField reads a field of the head.
+// endField stores a field of the head.
 func (p *Parser) endField(field *field, text string) bool {
 	text = strings.TrimSpace(text)
 	switch field.kind {

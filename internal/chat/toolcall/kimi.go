@@ -1,6 +1,6 @@
 package toolcall
 
-// kimi is the notation of Kimi K2, whose ids hold the name: functions.NAME:NUMBER.
+// kimi is the notation of Kimi K2. Its ids contain the name: functions.NAME:NUMBER.
 var kimi = spec{
 	name:   "kimi-k2",
 	all:    [][]string{{"<|tool_call_argument_begin|>"}},

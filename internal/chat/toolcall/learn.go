@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/internal/chat"
 )
 
-// A style is the way in which a call is written, found by rendering one.
+// A style is a way of writing a call. It is found by rendering one.
 type style uint8
 
 const (
@@ -17,28 +17,28 @@ const (
 	lastStyle                 // a JSON object, then the name
 	tagStyle                  // a name, then each key and its text between tags
 	plainStyle                // a name, then each key and its text without quotes
-	closedStyle               // the same, and what ends each text is not a part of what ends a call
+	closedStyle               // as plainStyle, but the end of a text is not a part of the end of the call
 	flippedStyle              // a name, then each text and its key between tags
 )
 
-// A lesson is the notation of one template while it is being learned.
+// A lesson is the notation of one template while it is learned.
 type lesson struct {
 	*answers
 	style style
 	form  form
 	list  bool // the calls are items of a list
-	fence bool // in a code fence
+	fence bool // inside a code fence
 	ids   idStyle
 	turn  string // ends a turn of calls
-	join  string // stands between calls, besides their markers
-	apart bool   // a text stands between calls, and none before the first
+	join  string // text between calls, in addition to their markers
+	apart bool   // text occurs between calls, but not before the first
 }
 
 // A finding is the result of learning from a template.
 type finding struct {
 	spec   *spec    // the best notation; nil if none reads back what the template writes
-	score  int      // trials that it reads back
-	all    bool     // that is all of them
+	score  int      // number of trials that it reads back
+	all    bool     // it reads back all trials
 	writes *answers // the first way in which the template writes calls, or nil
 }
 
@@ -70,7 +70,7 @@ func learn(t *chat.Template, special map[string]string) (best finding) {
 	return best
 }
 
-// or learns the lesson from the text of a call and returns what it finds, if that is better than best.
+// or learns the lesson from the text of a call. It returns the result if it is better than best.
 func (best finding) or(l *lesson, text string) finding {
 	if !l.learnForm(text) {
 		return best
@@ -88,7 +88,7 @@ func (best finding) or(l *lesson, text string) finding {
 	return best
 }
 
-// learnedName is the name of notations that are learned.
+// learnedName is the name of learned notations.
 const learnedName = "template"
 
 // settings are tried in this order.
@@ -97,10 +97,10 @@ var settings = []setting{
 	{namedIDs: true}, {noTools: true}, {thinking: true}, {thinking: false},
 }
 
-// probeArguments are those of the call that is looked at first.
+// probeArguments are the arguments of the call that is examined first.
 const probeArguments = `{"zqa": "zqvalue", "zqb": "zqmore"}`
 
-// learnForm finds the form of the call that text holds, if it is of the lesson's style.
+// learnForm finds the form of the call in text, if it has the lesson's style.
 func (l *lesson) learnForm(text string) bool {
 	one := newProbeCall(0, probeArguments)
 	at, ok := l.find(text, one)
@@ -120,20 +120,20 @@ func (l *lesson) learnForm(text string) bool {
 	return l.head(text, at, one) && l.frame(open, between, after) && l.form.closeName() && l.form.ends() && l.form.endName()
 }
 
-// ends reports whether something ends the call.
+// ends reports whether the end of the call is recognisable.
 func (f *form) ends() bool {
 	if f.tags != nil && f.tags.flipped {
 		return f.end != ""
 	}
 	if f.tags != nil && f.tags.plain != nil {
-		// Values have a bracket or a period now and then, and seldom a line of one. Without an end, each is on a line of
-		// its own.
+		// Values often contain a bracket or a period, but seldom on a line of its own. Without an
+		// end, each is on its own line.
 		return len(f.tags.close+f.end) > 1 || f.tags.endsByLine(f.end) || f.end == "" && strings.Contains(f.tags.plain.next+f.tags.plain.last, "\n")
 	}
 	return true
 }
 
-// endName makes the end of a call the end of its name, if the name is last.
+// endName makes the end of a call the end of its name, if the name comes last.
 func (f *form) endName() bool {
 	if !f.last {
 		return true
@@ -143,7 +143,7 @@ func (f *form) endName() bool {
 	return end != "" && !f.again
 }
 
-// againName stands for the name of a call where it is written again, after the arguments.
+// againName is a placeholder for the name of a call that is repeated after the arguments.
 const againName = "\x00"
 
 // closeName finds the name in the end of the call. It returns false if the name is elsewhere.
@@ -156,15 +156,15 @@ func (f *form) closeName() bool {
 	return !again || end != "" && f.head != nil && f.body != bodyPython
 }
 
-// A span is where a call stands in a text.
+// A span is the position of a call in a text.
 type span struct {
 	start int // of the object, or of the first of id and name
 	name  int
-	body  int // after the name: where the arguments begin
+	body  int // after the name, where the arguments start
 	end   int // after the arguments
 }
 
-// opening returns the text before a call that belongs to it: the text that is there with and
+// opening returns the text before a call that belongs to the call. That text occurs with and
 // without content before the call.
 func (l *lesson) opening(text string, at span, one probeCall) (string, bool) {
 	alone := strings.TrimPrefix(text[:at.start], strings.TrimSpace(l.opened)) // as an empty thought
@@ -180,7 +180,7 @@ func (l *lesson) opening(text string, at span, one probeCall) (string, bool) {
 			}
 		}
 	}
-	// Tags that stand before content, too, are none of the call's.
+	// Tags that also occur before content do not belong to the call.
 	shared := tag.FindAllStringIndex(commonPrefix(alone, l.answers.frame), -1)
 	if n := len(shared); n > 0 {
 		alone = alone[shared[n-1][1]:]

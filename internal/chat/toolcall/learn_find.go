@@ -64,7 +64,7 @@ func (l *lesson) find(text string, c probeCall) (span, bool) {
 	return at, true
 }
 
-// enclosed completes the span of arguments that begin with opening at body and end with closing
+// enclosed completes the span of arguments that start with opening at body and end with closing
 // after their last value.
 func (at span) enclosed(text string, body int, opening, last string, closing byte) (span, bool) {
 	at.body = body
@@ -78,10 +78,10 @@ func (at span) enclosed(text string, body int, opening, last string, closing byt
 	return at, n >= 0
 }
 
-// A pair is an argument of a call that is looked at.
+// A pair is an argument of a call that is examined.
 type pair struct{ key, value string }
 
-// probeKeys are the arguments in their order. Values are words or numbers.
+// probeKeys returns the arguments in order. Values are words or numbers.
 func probeKeys(arguments string) []pair {
 	var out []pair
 	for _, part := range strings.Split(strings.Trim(arguments, "{}"), ", ") {
@@ -91,7 +91,7 @@ func probeKeys(arguments string) []pair {
 	return out
 }
 
-// decodeAt decodes the JSON value that text begins with and returns its length.
+// decodeAt decodes the JSON value at the start of text and returns its length.
 func decodeAt(text string) (int, any) {
 	d := json.NewDecoder(strings.NewReader(text))
 	var v any
@@ -125,7 +125,7 @@ func (l *lesson) findObject(text string, name int, c probeCall) (span, bool) {
 	return span{}, false
 }
 
-// findLast finds the arguments that stand before the name.
+// findLast finds arguments that precede the name.
 func findLast(text string, name int, c probeCall) (span, bool) {
 	for start := max(0, name-1<<10); start < name; start++ {
 		if text[start] != '{' {
@@ -139,7 +139,7 @@ func findLast(text string, name int, c probeCall) (span, bool) {
 	return span{}, false
 }
 
-// objectKeys finds what the keys of a call's object mean.
+// objectKeys finds the meanings of the keys of a call's object.
 func objectKeys(m map[string]any, c probeCall, id string) (keys map[string]role, keyed, ok bool) {
 	if v, has := m[c.name]; has && len(m) == 1 {
 		return nil, true, isArguments(v)
@@ -175,7 +175,7 @@ func objectKeys(m map[string]any, c probeCall, id string) (keys map[string]role,
 	return nil, false, false
 }
 
-// isArguments tells whether v is the arguments of a call, as an object or in a string.
+// isArguments reports whether v is the arguments of a call, as an object or in a string.
 func isArguments(v any) bool {
 	if s, ok := v.(string); ok {
 		_, v = decodeAt(s)

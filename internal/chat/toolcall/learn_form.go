@@ -6,8 +6,8 @@ import (
 	"github.com/heftai/heft/internal/layout"
 )
 
-// head finds the fields between the marker of a call and its arguments, and how the
-// arguments are written.
+// head finds the fields between the marker of a call and its arguments, and the notation of the
+// arguments.
 func (l *lesson) head(text string, at span, one probeCall) bool {
 	switch l.style {
 	case objectStyle:
@@ -34,7 +34,7 @@ func (l *lesson) head(text string, at span, one probeCall) bool {
 			sep, l.fence = strings.CutSuffix(sep, "```")
 		}
 		sep = strings.TrimSpace(sep)
-		if other, ok := l.secondGap(); ok && other != sep { // a number, perhaps
+		if other, ok := l.secondGap(); ok && other != sep { // possibly a number
 			before, after := commonPrefix(sep, other), commonSuffix(sep, other)
 			return before != "" && after != "" && l.fields(text, at, one, strings.TrimSpace(before)) && l.addField(skipField, strings.TrimSpace(after))
 		}
@@ -49,7 +49,7 @@ func (l *lesson) head(text string, at span, one probeCall) bool {
 	return l.learnTags(text, at, one)
 }
 
-// gap is the length of what stands between the head and the body.
+// gap returns the length of the text between the head and the body.
 func (l *lesson) gap(text string, at span, one probeCall) int {
 	end := at.name + len(one.name)
 	if id := strings.Index(text[at.start:], l.id(one)); id >= 0 {
@@ -58,7 +58,7 @@ func (l *lesson) gap(text string, at span, one probeCall) int {
 	return max(0, at.body-end)
 }
 
-// secondGap is what stands between the head and the body of the second of two calls.
+// secondGap returns the text between the head and the body of the second of two calls.
 func (l *lesson) secondGap() (string, bool) {
 	one, two := newProbeCall(0, probeArguments), newProbeCall(1, probeArguments)
 	text, ok := l.answer("", "", one, two)
@@ -81,12 +81,12 @@ func (l *lesson) secondGap() (string, bool) {
 	return gap, true
 }
 
-// fields writes the head: the name and perhaps the id, in the order of the text. until ends
-// the last.
+// fields sets the head: the name and possibly the id, in the order of the text. until ends the last
+// field.
 func (l *lesson) fields(text string, at span, one probeCall, until string) bool {
 	id := strings.Index(text[at.start:at.body], l.id(one))
 	kind := nameField
-	if strings.HasPrefix(text[at.start:at.name], one.name) { // it is written twice
+	if strings.HasPrefix(text[at.start:at.name], one.name) { // it is repeated
 		if !l.addField(nameField, strings.TrimSpace(text[at.start+len(one.name):at.name])) {
 			return false
 		}

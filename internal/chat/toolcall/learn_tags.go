@@ -8,10 +8,10 @@ import (
 	"github.com/heftai/heft/internal/layout"
 )
 
-// numberAtEnd finds a number before some punctuation at the end of a text.
+// numberAtEnd matches a number before some punctuation at the end of a text.
 var numberAtEnd = regexp.MustCompile(`(\d+)([^\w\s]{1,3}\s*)$`)
 
-// betweenTags finds where one tag ends and the next begins.
+// betweenTags matches the end of one tag and the start of the next.
 var betweenTags = regexp.MustCompile(`^(.*?>)\s*(<.*)$`)
 
 // tagged reports whether the arguments are keys and texts that a [tagReader] reads.
@@ -64,8 +64,8 @@ func (l *lesson) learnTags(text string, at span, one probeCall) bool {
 	return l.fields(text, at, one, strings.TrimSpace(a[:len(a)-len(opening)]))
 }
 
-// keyEnd returns what ends a key, where b stands between that and its text. It sets what t has between the two, and
-// whether values are JSON.
+// keyEnd returns the text that ends a key. b is the text between the key and its value. keyEnd sets
+// the fields of t for the text between that end and the value, and whether values are JSON.
 func (l *lesson) keyEnd(t *tags, one probeCall, b string) (key string, ok bool) {
 	number, ok := l.beforeNumber(one)
 	if !ok {
@@ -95,7 +95,8 @@ func (l *lesson) keyEnd(t *tags, one probeCall, b string) (key string, ok bool) 
 	return key, true
 }
 
-// closes reports whether a text ends the last parameter of a call, too, and not only those before others.
+// closes reports whether end also ends the last parameter of a call, and not only parameters before
+// others.
 func (l *lesson) closes(text string, at span, one probeCall, end string) bool {
 	keys := probeKeys(one.arguments)
 	_, rest, ok := strings.Cut(text[at.body:], keys[len(keys)-1].value)
@@ -127,8 +128,8 @@ func (l *lesson) learnElements(text string, at span, one probeCall, parts [3]str
 	return l.fields(text, at, one, strings.TrimSpace(head))
 }
 
-// typedKey returns what ends a key, where b stands between it and a string and number between it and a number. types are
-// what follows and tells the two apart, nil if nothing does.
+// typedKey returns the text that ends a key. The text before a string is b and the text before a
+// number is number. types are the parts that differ, or nil if there are none.
 func typedKey(b, number string) (key string, types []string, ok bool) {
 	if strings.TrimSpace(b) == strings.TrimSpace(number) {
 		return strings.TrimSpace(b), nil, true
@@ -140,7 +141,7 @@ func typedKey(b, number string) (key string, types []string, ok bool) {
 	return strings.TrimRight(shared, " "), []string{strings.TrimSpace(b[len(shared):]), strings.TrimSpace(number[len(shared):])}, true
 }
 
-// whole is text without the beginning of a tag at its end.
+// whole returns text without an incomplete tag at its end.
 func whole(text string) string {
 	if i := strings.LastIndexAny(text, "<[{("); i >= 0 && !strings.ContainsAny(text[i:], ">]})") {
 		return text[:i]
@@ -148,13 +149,13 @@ func whole(text string) string {
 	return text
 }
 
-// lastLine is the opening of a parameter: the end of what stands before it, without the line that ends
-// the name or a text. row reports whether that line ends like a row of a table. c stands between two
-// parameters.
+// lastLine returns the opening of a parameter: the end of the text before it, without the line that
+// ends the name or a text. row reports whether that line ends like a row of a table. c is the text
+// between two parameters.
 func lastLine(opening, c string) (line string, row bool) {
 	isText := func(s string) bool { return strings.TrimSpace(s) != "" }
 	if before, line, ok := strings.Cut(c, "\n"); ok && opening == c && isText(before) && isText(line) {
-		opening = line // what ends a name ends a text, too
+		opening = line // the end of a name also ends a text
 	}
 	if before, line, ok := cutLast(opening, "\n"); ok && opening != c && isText(before) && isText(line) {
 		return line, true
@@ -173,7 +174,7 @@ func (l *lesson) learnAssignments(text string, at span, one probeCall, parts [3]
 	c, ok2 := strings.CutPrefix(c, `"`)
 	number, ok3 := l.beforeNumber(one)
 	if !(ok1 && ok2 && ok3) || number != b || strings.TrimSpace(b) == "" || a == "" || c == "" {
-		return false // the name, a key or a value runs into what follows
+		return false // the name, a key or a value has no end
 	}
 	opening := commonSuffix(a, c)
 	l.form.body, l.form.tags = bodyTags, &tags{
@@ -208,7 +209,7 @@ func (l *lesson) learnPlain(text string, at span, one probeCall) bool {
 	}
 	blank := strings.TrimSpace(t.key) == "" && !strings.Contains(t.key, "\n")
 	if t.key == "" || blank && strings.TrimSpace(commonSuffix(a, c)) == "" || a == "" || c == "" {
-		return false // the name, a key or a value runs into what follows
+		return false // the name, a key or a value has no end
 	}
 	if l.style == closedStyle {
 		if t.close = strings.TrimRight(whole(commonStart(c, rest)), spaces); strings.TrimSpace(t.close) == "" || strings.TrimSpace(rest[len(t.close):]) == "" {
@@ -230,7 +231,7 @@ func (l *lesson) learnPlain(text string, at span, one probeCall) bool {
 	return l.fields(text, at, one, strings.TrimSpace(a[:len(a)-len(opening)]))
 }
 
-// beforeNumber is what stands between the key and the text of a number.
+// beforeNumber returns the text between the key and the text of a number.
 func (l *lesson) beforeNumber(one probeCall) (string, bool) {
 	one.arguments = `{"zqa": "zqvalue", "zqn": 70}`
 	text, ok := l.answer("", "", one)
@@ -242,7 +243,7 @@ func (l *lesson) beforeNumber(one probeCall) (string, bool) {
 	return b, ok && found
 }
 
-// commonStart is the longest text that a and b begin with.
+// commonStart returns the longest common prefix of a and b.
 func commonStart(a, b string) string {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {

@@ -24,8 +24,8 @@ func (l *lesson) learnThoughts(s *spec) {
 			break
 		}
 	}
-	// Many templates leave out the reasoning of earlier answers, which is all that can be
-	// rendered, and models write it all the same.
+	// Many templates leave out the reasoning of earlier answers, although models write it. Only
+	// earlier answers can be rendered.
 	source := l.template.Source()
 	for _, t := range []think{xmlThink, {open: "[THINK]", close: "[/THINK]"}, {open: "<thinking>", close: "</thinking>"}} {
 		known := slices.ContainsFunc(s.thinks, func(u think) bool { return u.open == t.open || u.close == t.close })
@@ -35,8 +35,8 @@ func (l *lesson) learnThoughts(s *spec) {
 	}
 }
 
-// thought finds the markers around a thought, and what else stands between it and what
-// follows.
+// thought finds the markers around reasoning. rest is other text between the reasoning and what
+// follows it.
 func (l *lesson) thought() (t think, rest string, ok bool) {
 	call := newProbeCall(0, probeArguments)
 	var between string
@@ -73,7 +73,7 @@ func (l *lesson) thought() (t think, rest string, ok bool) {
 	return t, strings.TrimPrefix(between, t.close), true
 }
 
-// beforeCall is s without the marker of calls at its end.
+// beforeCall returns s without the marker of calls at its end.
 func (l *lesson) beforeCall(s string) string {
 	s = strings.TrimSpace(s)
 	for _, end := range []string{"[", "```json", "```", l.form.call, l.form.open} {
@@ -84,7 +84,7 @@ func (l *lesson) beforeCall(s string) string {
 	return s
 }
 
-// marker is the text by which calls begin.
+// marker returns the text that calls start with.
 func (l *lesson) marker() string {
 	if l.form.open != "" {
 		return l.form.open
@@ -92,8 +92,8 @@ func (l *lesson) marker() string {
 	return l.form.peek
 }
 
-// openThought is the marker of a thought: what stands before it, or else what the prompt
-// ends with.
+// openThought returns the marker that opens reasoning: the text before it, or the end of the
+// prompt.
 func (l *lesson) openThought(before, closing string) string {
 	if s := strings.TrimSpace(before); s != "" {
 		return s
@@ -108,8 +108,8 @@ func (l *lesson) openThought(before, closing string) string {
 	return ""
 }
 
-// letters are the letters of a marker: those of an opening tag and its closing one are the
-// same.
+// letters returns the letters of a marker. An opening tag and its closing tag have the same
+// letters.
 func letters(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) {
@@ -119,7 +119,7 @@ func letters(s string) string {
 	}, s)
 }
 
-// firstTag is the tag that s begins with, or all of s.
+// firstTag returns the tag at the start of s, or all of s.
 func firstTag(s string) string {
 	s = strings.TrimSpace(s)
 	if i := tag.FindStringIndex(s); i != nil && i[0] == 0 {
@@ -128,7 +128,7 @@ func firstTag(s string) string {
 	return s
 }
 
-// learnFrame finds the markers around the content of an answer, which mean nothing.
+// learnFrame finds the markers around the content of an answer. They are dropped.
 func (l *lesson) learnFrame(s *spec) {
 	call := newProbeCall(0, probeArguments)
 	var texts []string
@@ -145,7 +145,7 @@ func (l *lesson) learnFrame(s *spec) {
 		s.ends = []string{l.join}
 	}
 	if text, ok := l.tail(false, l.message("", "", call)); ok {
-		// A marker that ends content before the end of the turn may end a thought, too.
+		// A marker that ends content before the end of the turn may also end reasoning.
 		end := l.answers.end[:len(l.answers.end)-len(commonSuffix(l.answers.end, text))]
 		s.ends = append(s.ends, tag.FindAllString(end, -1)...)
 	}
@@ -162,8 +162,8 @@ func (l *lesson) learnFrame(s *spec) {
 	}
 }
 
-// withoutEmptyThoughts removes thoughts from the markers of calls: templates write empty ones
-// before calls that have none.
+// withoutEmptyThoughts removes reasoning from the markers of calls, because templates write empty
+// reasoning before calls that have none.
 func (s *spec) withoutEmptyThoughts() {
 	for i := range s.forms {
 		open := s.forms[i].open
@@ -177,7 +177,7 @@ func (s *spec) withoutEmptyThoughts() {
 	}
 }
 
-// tidy removes drops that are markers of something.
+// tidy removes drops that are also other markers.
 func (s *spec) tidy() {
 	s.drops = slices.DeleteFunc(s.drops, func(d string) bool {
 		within := func(marker string) bool { return strings.Contains(marker, d) }

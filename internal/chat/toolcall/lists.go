@@ -36,7 +36,7 @@ var apertus = spec{
 	forms:  []form{{open: "<|tools_prefix|>", close: "<|tools_suffix|>", objects: true, keyed: true}},
 }
 
-// gigachat is that of GigaChat 3: a message of its own, which holds one object.
+// gigachat is that of GigaChat 3: a separate message that contains one object.
 var gigachat = spec{
 	name: "gigachat",
 	all:  [][]string{{"function call", "<|role_sep|>"}, {"<|function_call|>"}},

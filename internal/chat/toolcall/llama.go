@@ -16,8 +16,8 @@ var llama = spec{
 	},
 }
 
-// llamaPythonic is that of Llama 4, and of Llama 3.2 when it is asked so: a message
-// that is a list of Python calls.
+// llamaPythonic is that of Llama 4, and of Llama 3.2 if the prompt requests it: a message that is a
+// list of Python calls.
 var llamaPythonic = spec{
 	name:   "llama-pythonic",
 	all:    [][]string{{"[func_name1("}, {"[func1("}},

@@ -9,12 +9,12 @@ type action uint8
 
 const (
 	actDrop     action = iota
-	actThink           // reasoning begins
+	actThink           // reasoning starts
 	actThought         // reasoning ends
 	actImplied         // reasoning ends before the marker
-	actSection         // a form's section begins
-	actBareCall        // a form's call begins, without a section
-	actStray           // reasoning begins or ends again, before anything else has come
+	actSection         // a form's section starts
+	actBareCall        // a form's call starts, without a section
+	actStray           // reasoning starts or ends again, before any other text
 )
 
 // A marker is a text that ends a stretch of plain text.
@@ -25,7 +25,7 @@ type marker struct {
 	think int
 }
 
-// markers are those that count in one kind of plain text.
+// markers are the markers that are recognised in one kind of plain text.
 type markers struct {
 	list  []marker // the longest first
 	first [256]bool
@@ -40,7 +40,7 @@ func newMarkers(list []marker) *markers {
 	return m
 }
 
-// next is the first place from i on where a marker may begin, or len(s).
+// next returns the first position from i on where a marker may start, or len(s).
 func (m *markers) next(s string, i int) int {
 	for ; i < len(s); i++ {
 		if m.first[s[i]] {
@@ -50,8 +50,8 @@ func (m *markers) next(s string, i int) int {
 	return i
 }
 
-// match finds the longest marker that s begins with. With partial, s may become a
-// longer one, unless it is the end of the text.
+// match finds the longest marker at the start of s. partial reports that more text may make it a
+// longer one, unless end is set.
 func (m *markers) match(s string, end bool) (found *marker, partial bool) {
 	for i := range m.list {
 		k := &m.list[i]

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// place is where in a form the parser is.
+// place is the parser's position in a form.
 type place uint8
 
 const (
@@ -33,14 +33,14 @@ type markup struct {
 	at      place
 	form    *form
 	list    listState
-	fence   bool // a code fence may say "json" now
+	fence   bool // a code fence may now continue with "json"
 	section int  // calls of the section
 	parted  int  // calls of the section up to its last sep
 	field   int  // of the head
-	nameEnd int  // first byte of the field that can be no name's, or -1
+	nameEnd int  // first byte of the field that no name may contain, or -1
 
-	// raw is text that is content if it does not become a call: all since the last
-	// event, while held is set. It begins at offset rawPos.
+	// raw is text that becomes content if it does not become a call. While held is set, it is all
+	// text since the last event. It starts at offset rawPos.
 	raw    []byte
 	rawPos int
 	held   bool
@@ -48,15 +48,15 @@ type markup struct {
 	lit       literal
 	word      []byte // the field so far
 	name, id  string
-	ending    string // ends the call
-	committed bool   // CallStart is out
+	ending    string // text that ends the call
+	committed bool   // CallStart was emitted
 	object    object
 	value     value
 	tags      tagReader
-	out       []byte // arguments that are not out yet
+	out       []byte // arguments that were not emitted yet
 }
 
-// begin enters the form whose marker has come after space.
+// begin enters the form of a marker that follows space.
 func (p *Parser) begin(m *marker, space string) {
 	p.form = m.form
 	p.at, p.list, p.section, p.parted, p.fence = inSection, noList, 0, 0, false
@@ -70,7 +70,7 @@ func (p *Parser) begin(m *marker, space string) {
 	}
 }
 
-// step takes c, or returns false: then p's state has changed and c is still to come.
+// step reads c. If it returns false, p's state has changed and c has to be read again.
 func (p *Parser) step(c byte) bool {
 	if p.held {
 		if len(p.raw) == 0 {
@@ -101,7 +101,7 @@ func (p *Parser) step(c byte) bool {
 	return p.tailByte(c)
 }
 
-// back undoes the holding of a byte that is not taken.
+// back removes a byte from the held text that is not consumed.
 func (p *Parser) back() bool {
 	if p.held {
 		p.raw = p.raw[:len(p.raw)-1]
@@ -109,8 +109,8 @@ func (p *Parser) back() bool {
 	return false
 }
 
-// fail gives up the markup before the byte that does not fit: what is held is
-// content, unless it is white space after a call.
+// fail ends the markup before the byte that does not fit. The held text becomes content, unless it
+// is white space after a call.
 func (p *Parser) fail() bool {
 	p.back()
 	p.again()
@@ -128,8 +128,8 @@ func (p *Parser) fail() bool {
 	return false
 }
 
-// again gives what began like a marker of the form back to be read as plain text,
-// where it may begin another.
+// again returns text that started like a marker of the form to plain text, where it may start
+// another marker.
 func (p *Parser) again() {
 	lit := &p.lit
 	if p.at == inArguments && p.form.body == bodyTags {
@@ -141,7 +141,7 @@ func (p *Parser) again() {
 	lit.word = lit.word[:0]
 }
 
-// leave ends the form after the byte that is taken.
+// leave ends the form after the current byte.
 func (p *Parser) leave() {
 	if p.section == 0 {
 		p.say(Content, string(p.raw), p.rawPos) // a section without calls
@@ -149,7 +149,7 @@ func (p *Parser) leave() {
 	p.at, p.skip, p.raw = inText, p.section > 0, p.raw[:0]
 }
 
-// sectionByte takes a byte between calls.
+// sectionByte reads a byte between calls.
 func (p *Parser) sectionByte(c byte) bool {
 	f := p.form
 	if len(p.lit.word) == 0 {
@@ -283,7 +283,7 @@ func (p *Parser) gapByte(c byte) bool {
 	return true
 }
 
-// argumentsByte takes a byte of arguments that follow a head.
+// argumentsByte reads a byte of arguments after a head.
 func (p *Parser) argumentsByte(c byte) bool {
 	var ver verdict
 	if p.form.body == bodyTags {
@@ -322,7 +322,7 @@ func (p *Parser) argumentsByte(c byte) bool {
 	return true
 }
 
-// objectByte takes a byte of a call that is a JSON object.
+// objectByte reads a byte of a call that is a JSON object.
 func (p *Parser) objectByte(c byte) bool {
 	var ver verdict
 	p.out, ver = p.object.push(c, p.out)
@@ -348,7 +348,7 @@ func (p *Parser) objectByte(c byte) bool {
 	return true
 }
 
-// contradict ends a call with complete arguments before what does not fit there.
+// contradict ends a call with complete arguments before a byte that does not fit.
 func (p *Parser) contradict() bool {
 	p.back()
 	p.again()
@@ -361,7 +361,7 @@ func (p *Parser) contradict() bool {
 	return false
 }
 
-// tailByte takes a byte after complete arguments.
+// tailByte reads a byte after complete arguments.
 func (p *Parser) tailByte(c byte) bool {
 	fence := c == '`' && p.ending[0] != '`' // closes the arguments, not the call
 	if len(p.lit.word) == 0 && (isSpace(c) || fence) {
@@ -380,7 +380,8 @@ func (p *Parser) tailByte(c byte) bool {
 	return true
 }
 
-// commit starts the call. A form without an opening marker or without an end calls known tools only.
+// commit starts the call. In a form without an opening marker or without an end, only known tools
+// can be called.
 func (p *Parser) commit() bool {
 	if p.form.peek != "" || p.form.endless() {
 		if _, ok := p.tools[p.name]; !ok {
@@ -393,7 +394,7 @@ func (p *Parser) commit() bool {
 	return true
 }
 
-// flush tells the arguments so far.
+// flush emits the arguments so far.
 func (p *Parser) flush() {
 	if p.committed && len(p.out) > 0 {
 		p.events = append(p.events, Event{Kind: CallArguments, Index: p.index, Text: string(p.out)})
@@ -401,7 +402,7 @@ func (p *Parser) flush() {
 	}
 }
 
-// end ends the call; pos is the offset of what follows.
+// end ends the call. pos is the offset of the text after it.
 func (p *Parser) end(broken bool, pos int) {
 	p.flush()
 	p.events = append(p.events, Event{Kind: CallEnd, Index: p.index, ID: p.id, Broken: broken, Pos: pos})
@@ -417,8 +418,7 @@ func (p *Parser) end(broken bool, pos int) {
 	}
 }
 
-// breakOff ends a call whose arguments break a rule; one that has not started was
-// none.
+// breakOff ends a call with invalid arguments. A call that has not started becomes content.
 func (p *Parser) breakOff() bool {
 	if !p.committed {
 		return p.fail()
@@ -430,7 +430,7 @@ func (p *Parser) breakOff() bool {
 	return false
 }
 
-// rest is what was taken of the arguments and not yet written.
+// rest returns the arguments that were read and not yet written.
 func (p *Parser) rest() []byte {
 	switch {
 	case p.at == inObject:
@@ -454,7 +454,7 @@ func (p *Parser) cutOff() {
 	}
 }
 
-// closing tells whether the text ends inside the section's close.
+// closing reports whether the text ends inside the section's close.
 func (p *Parser) closing() bool {
 	return p.at == inNumber || p.at == inSection && len(p.lit.word) > 0 && begins(p.form.close, string(p.lit.word))
 }

@@ -11,8 +11,8 @@ type Message struct {
 	Calls              []Call
 }
 
-// Parse parses a complete answer. Broken and incomplete calls are part of Content as the
-// model wrote them. IDs are the model's, or empty.
+// Parse parses a complete answer. Broken and incomplete calls are part of Content as the model
+// wrote them. IDs are the model's, or "".
 func (f *Family) Parse(text string, o Options) Message {
 	p := f.NewParser(o)
 	var b builder
@@ -26,7 +26,7 @@ func (f *Family) Parse(text string, o Options) Message {
 	return b.message
 }
 
-// A builder puts a message together from its events.
+// A builder builds a message from events.
 type builder struct {
 	message                       Message
 	content, reasoning, arguments strings.Builder

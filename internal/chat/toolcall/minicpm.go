@@ -1,7 +1,7 @@
 package toolcall
 
-// minicpm is the notation of MiniCPM 5: attributes for names, text in CDATA where it
-// needs to, other values as Python prints them.
+// minicpm is the notation of MiniCPM 5: attributes for names, text in CDATA if necessary, other
+// values as Python prints them.
 var minicpm = spec{
 	name:   "minicpm",
 	all:    [][]string{{`<function name="`, `<param name="`}},

@@ -1,6 +1,6 @@
 package toolcall
 
-// minimaxM2 is the notation of MiniMax M2: tags under its own names.
+// minimaxM2 is the notation of MiniMax M2: tags with its own names.
 var minimaxM2 = spec{
 	name:   "minimax-m2",
 	all:    [][]string{{"<minimax:tool_call>"}, {"minimax:tool_call"}},

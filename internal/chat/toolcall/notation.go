@@ -15,25 +15,27 @@ import (
 // With Last the name and the arguments change places. With Again, Again and NAME follow ARGUMENTS.
 type Notation struct {
 	Before, Infix, After string
-	// Between is "" if an answer has one call only.
+	// Between is "" if an answer has at most one call.
 	Between string
-	// ID stands in the texts above for the id of a call, of nine letters and digits.
+	// ID is a placeholder in the texts above for the id of a call, of nine letters and digits.
 	ID string
-	// Index stands in the texts above for the number of a call, from 0 on; "" if there is none.
+	// Index is a placeholder in the texts above for the number of a call, from 0 on; "" if there is
+	// none.
 	Index string
-	// Arguments say how arguments are written; nil if they are a JSON object.
+	// Arguments describe the arguments; nil if they are a JSON object.
 	Arguments *Arguments
-	// Last says that the name follows the arguments.
+	// Last means that the name follows the arguments.
 	Last bool
-	// Again stands between the arguments and the name, if calls end with their name once more.
+	// Again is the text between the arguments and the repeated name, if calls end with their name.
 	Again string
 }
 
-// callIndex stands for the number of a call in notations of the table.
+// callIndex is the placeholder for the number of a call in notations of the table.
 const callIndex = "\x00"
 
 // Notation learns how the templates write calls, and checks that f reads them back. If they write
-// none, or one call only, the table may have the notation. It returns nil if neither is known.
+// no calls or only one, it uses the table's notation, if there is one. It returns nil if the
+// notation is unknown.
 func (f *Family) Notation(templates *chat.Set) *Notation {
 	if templates == nil || !f.Calls() {
 		return nil
@@ -98,7 +100,7 @@ func (a *answers) notation(f *Family) *Notation {
 	return a.checked(f, n)
 }
 
-// between is the text between two calls; "" if the second is not written like the first.
+// between returns the text between two calls, or "" if the second is not written like the first.
 func (a *answers) between(n *Notation, text string, first, second probeCall) string {
 	_, infix, rest, ok := n.split(text, first.name)
 	if ok && n.Again != "" {
@@ -120,7 +122,7 @@ func (a *answers) between(n *Notation, text string, first, second probeCall) str
 	return strings.ReplaceAll(between, a.id(second), a.id(first))
 }
 
-// split cuts a text around the name of a call and its arguments, in the order that n has.
+// split splits a text around the name of a call and its arguments, in n's order.
 func (n *Notation) split(text, name string) (before, infix, after string, ok bool) {
 	if n.Last {
 		if before, rest, ok := n.cutArguments(text); ok && !strings.Contains(before, name) {
@@ -137,7 +139,8 @@ func (n *Notation) split(text, name string) (before, infix, after string, ok boo
 	return before, infix, after, ok && !strings.Contains(infix, name)
 }
 
-// cutArguments cuts a text around the arguments of a probe: an object, or the text within the quotes of a string.
+// cutArguments splits a text around the arguments of a probe: an object, or the text within the
+// quotes of a string.
 func (n *Notation) cutArguments(text string) (before, after string, ok bool) {
 	quoted := n.Arguments != nil
 	for i := range len(text) {
@@ -156,8 +159,8 @@ func (n *Notation) cutArguments(text string) (before, after string, ok bool) {
 	return "", "", false
 }
 
-// reads reports whether f reads calls that are written so, with arguments and, where arguments are
-// not JSON, without.
+// reads reports whether f reads calls in the notation n, with arguments and, if arguments are not
+// JSON, without.
 func (a *answers) reads(f *Family, n *Notation) bool {
 	return a.readsArguments(f, n, `{"zqa":"x","zqn":7}`) && (n.Arguments == nil || a.readsArguments(f, n, `{}`))
 }
@@ -186,7 +189,7 @@ func (a *answers) readsArguments(f *Family, n *Notation, arguments string) bool 
 	return true
 }
 
-// call writes a call behind a text.
+// call appends a call to a text.
 func (n *Notation) call(before, name, arguments string, index int) string {
 	if n.Last {
 		return n.numbered(before, index) + arguments + n.numbered(n.Infix, index) + name
@@ -198,7 +201,7 @@ func (n *Notation) call(before, name, arguments string, index int) string {
 	return text
 }
 
-// numbered writes the number of a call in a text of n.
+// numbered sets the number of a call in a text of n.
 func (n *Notation) numbered(text string, index int) string {
 	if n.Index == "" {
 		return text

@@ -5,12 +5,12 @@ import (
 	"unicode/utf8"
 )
 
-// An object reads a call that is a JSON object: {"name": …, "arguments": {…}}. Keys
-// may come in any order and under the names that models use; other keys are passed
-// over. Arguments may be JSON in a string.
+// An object reads a call that is a JSON object: {"name": …, "arguments": {…}}. Keys may come in any
+// order and have any name that models use; other keys are skipped. Arguments may be JSON in a
+// string.
 type object struct {
-	keyed  bool            // the only key is the name, its value the arguments
-	strict bool            // no key that is not known, and arguments must be there
+	keyed  bool            // the object has one key, the name; its value is the arguments
+	strict bool            // unknown keys and missing arguments are errors
 	keys   map[string]role // of the form, before the usual ones
 	pairs  *pairs          // arguments may be a list of these
 	state  objectState
@@ -23,8 +23,8 @@ type object struct {
 	junk   []byte
 
 	name, id string
-	begun    bool // arguments have begun
-	complete bool // and ended
+	begun    bool // arguments have started
+	complete bool // arguments have ended
 }
 
 type objectState uint8
@@ -43,7 +43,7 @@ const (
 	objectComma
 )
 
-// A role is what a key means.
+// A role is the meaning of a key.
 type role uint8
 
 const (
@@ -51,7 +51,7 @@ const (
 	nameRole
 	argumentsRole
 	idRole
-	functionRole // holds an object with name and arguments, or is the name
+	functionRole // contains an object with name and arguments, or is the name
 	typeRole
 )
 
@@ -73,12 +73,12 @@ func roleOf(key string) role {
 
 const maxName = 512
 
-// start makes o ready for what follows "{".
+// start prepares o for the text after "{".
 func (o *object) start(f *form) {
 	*o = object{keyed: f.keyed, strict: f.peek != "", keys: f.keys, pairs: f.pairs, depth: 1, key: o.key[:0], value: o.value, junk: o.junk}
 }
 
-// push takes a byte and appends to out what it adds to the arguments.
+// push reads a byte and appends the new part of the arguments to out.
 func (o *object) push(c byte, out []byte) ([]byte, verdict) {
 	switch o.state {
 	case objectInKey, objectInText:
@@ -151,7 +151,7 @@ func (o *object) close() verdict {
 	return done
 }
 
-// textByte takes a byte of a key, a name or an id.
+// textByte reads a byte of a key, a name or an id.
 func (o *object) textByte(c byte) verdict {
 	var ver verdict
 	if o.key, ver = o.text.push(c, o.key); ver == bad || len(o.key) > maxName {
@@ -232,7 +232,7 @@ func (o *object) beginArguments(c byte, out []byte) ([]byte, verdict) {
 		}
 		o.state, o.begun, o.list = objectInPairs, true, pairReader{}
 		return append(out, '{'), more
-	case 'n': // null is no arguments
+	case 'n': // null means no arguments
 		o.state = objectInOther
 		var ver verdict
 		o.junk, ver = o.value.push(c, o.junk[:0])
@@ -241,7 +241,7 @@ func (o *object) beginArguments(c byte, out []byte) ([]byte, verdict) {
 	return out, bad
 }
 
-// stringByte takes a byte of a string whose text is the arguments.
+// stringByte reads a byte of a string that contains the arguments.
 func (o *object) stringByte(c byte, out []byte) ([]byte, verdict) {
 	var buf [8]byte
 	text, ver := o.text.push(c, buf[:0])
@@ -274,10 +274,8 @@ func (o *object) stringByte(c byte, out []byte) ([]byte, verdict) {
 	return out, more
 }
 
-// A stringReader takes the bytes after a JSON string's opening quote and writes the
-// text they stand for.
-// It stops between any two bytes, in the middle of an escape too, which
-// jsonscan.Unescape cannot.
+// A stringReader reads the bytes after a JSON string's opening quote and writes the decoded text.
+// Unlike jsonscan.Unescape it can stop between any two bytes, even within an escape.
 type stringReader struct {
 	state uint8 // 0 plain, 1 after a backslash, 2 in the digits of \u
 	n     int   // digits read
@@ -357,7 +355,8 @@ func (r *stringReader) digit(c byte, out []byte) ([]byte, verdict) {
 	return utf8.AppendRune(out, r.unit), more
 }
 
-// isName tells whether s may name a function: no white space, quotes or brackets.
+// isName reports whether s may be the name of a function: it has no white space, quotes or
+// brackets.
 func isName(s string) bool {
 	for i := range len(s) {
 		if !isNameByte(s[i]) {

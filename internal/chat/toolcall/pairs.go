@@ -2,15 +2,16 @@ package toolcall
 
 import "strings"
 
-// pairs are the keys of the objects in a list of arguments: [{"name": KEY, "value": VALUE}, …].
-// The key comes before the value, and nothing else does. With lists, the items are lists: [[KEY, VALUE], …].
+// pairs are the keys of the objects in a list of arguments: [{"name": KEY, "value": VALUE}, …]. The
+// key must precede the value, and there are no other keys. With lists, the items are lists: [[KEY,
+// VALUE], …].
 type pairs struct {
 	key, value string
 	lists      bool
 }
 
-// findPairs finds such a list somewhere in v, a JSON value with the call that is looked at;
-// nil if there is none.
+// findPairs finds such a list in v, a JSON value that contains the examined call. It returns nil if
+// there is none.
 func findPairs(v any) *pairs {
 	switch v := v.(type) {
 	case []any:
@@ -44,7 +45,7 @@ func findPairs(v any) *pairs {
 	return nil
 }
 
-// inOrder reports whether the text of the call has the key before the value.
+// inOrder reports whether the key precedes the value in the text of the call.
 func (p *pairs) inOrder(text string) bool {
 	return strings.Index(text, "zqa") < strings.Index(text, "zqvalue")
 }
@@ -67,11 +68,12 @@ const (
 // A pairReader reads such a list after its "[".
 type pairReader struct {
 	state pairState
-	value bool // the value comes, or has come; the name has
+	value bool // after the name: the value follows or was read
 	n     int  // items so far
 }
 
-// pairByte takes a byte of the list and writes an object, whose "{" is written.
+// pairByte reads a byte of the list and writes the pairs as an object, whose "{" is already
+// written.
 func (o *object) pairByte(c byte, out []byte) ([]byte, verdict) {
 	r := &o.list
 	switch r.state {
@@ -123,7 +125,7 @@ func (o *object) pairByte(c byte, out []byte) ([]byte, verdict) {
 	return out, bad
 }
 
-// betweenPairs takes a byte outside the items.
+// betweenPairs reads a byte outside the items.
 func (o *object) betweenPairs(c byte, out []byte) ([]byte, verdict) {
 	r := &o.list
 	switch {
@@ -143,13 +145,13 @@ func (o *object) betweenPairs(c byte, out []byte) ([]byte, verdict) {
 	return out, bad
 }
 
-// beginPairText takes the opening quote of a key or a name.
+// beginPairText reads the opening quote of a key or a name.
 func (o *object) beginPairText(c byte) verdict {
 	o.key, o.text = o.key[:0], stringReader{}
 	return only(c, '"')
 }
 
-// pairText takes a byte of a key or a name.
+// pairText reads a byte of a key or a name.
 func (o *object) pairText(c byte, out []byte) ([]byte, verdict) {
 	var ver verdict
 	if o.key, ver = o.text.push(c, o.key); ver == bad || len(o.key) > maxName {

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	maxSpace = 32       // bytes of white space before a marker that go with it
+	maxSpace = 32       // bytes of white space before a marker that are removed with it
 	maxHeld  = 64 << 10 // bytes of markup that may wait to become a call
 )
 
-// Options describe an answer before it arrives.
+// Options are the options of parsing an answer.
 type Options struct {
-	// Prompt is the text before the answer. Its end shows whether the answer begins inside
-	// reasoning: many templates open the reasoning themselves.
+	// Prompt is the text before the answer. Its end shows whether the answer starts inside
+	// reasoning, because many templates open the reasoning themselves.
 	Prompt string
 	// InReasoning means that the answer continues the reasoning of the prompt's last
 	// message.
@@ -24,7 +24,7 @@ type Options struct {
 	Tools chat.Value
 }
 
-// A Parser parses one answer. One goroutine at a time may use it.
+// A Parser parses one answer. It is for use by one goroutine at a time.
 type Parser struct {
 	family *Family
 	tools  toolbox
@@ -33,15 +33,15 @@ type Parser struct {
 	index  int  // of the next call
 	colon  bool // the prompt ends in a colon: a space follows it
 
-	// In plain text.
+	// The state in plain text:
 	kind    Kind
 	marks   *markers
-	pending string // the text's end, which may be a marker's beginning
-	source  string // the piece that is read, with what was pending before it
+	pending string // the end of the text, which may be the start of a marker
+	source  string // the piece that is being parsed, after the text that was pending before it
 	skip    bool   // white space follows a marker
 	fresh   bool   // the answer has no text yet
 	blank   bool   // the reasoning has no text yet
-	final   bool   // no more text comes
+	final   bool   // the answer has ended
 
 	markup
 }
@@ -72,7 +72,7 @@ func (f *Family) NewParser(o Options) *Parser {
 	return p
 }
 
-// answer makes p ready for the answer proper.
+// answer prepares p for the final answer.
 func (p *Parser) answer() {
 	p.kind, p.marks = Content, p.family.content
 	if len(p.tools) == 0 {
@@ -80,7 +80,7 @@ func (p *Parser) answer() {
 	}
 }
 
-// think makes p ready for reasoning of kind i.
+// think prepares p for reasoning of kind i.
 func (p *Parser) think(i int) {
 	p.kind, p.marks, p.skip, p.blank = Reasoning, p.family.thought[i], true, true
 }
@@ -95,7 +95,7 @@ func (p *Parser) Feed(delta string) []Event {
 }
 
 // Finish ends the answer and returns the events that Feed held back. Do not use the parser
-// after it.
+// afterwards.
 func (p *Parser) Finish() []Event {
 	p.events = p.events[:0]
 	p.final = true
@@ -137,7 +137,7 @@ func (p *Parser) run(s string) {
 	p.source = ""
 }
 
-// text takes plain text up to the next marker and returns what follows it.
+// text parses plain text up to the next marker and returns the rest.
 func (p *Parser) text(s string) string {
 	s = p.join(s)
 	if p.skip || p.colon {
@@ -170,8 +170,8 @@ func (p *Parser) text(s string) string {
 	return ""
 }
 
-// stray reports whether a marker of reasoning that follows before repeats the state that the
-// parser is in. Models repeat the marker at the end of their prompt.
+// stray reports whether a marker of reasoning after the text before repeats the parser's current
+// state. Models may repeat the marker at the end of their prompt.
 func (p *Parser) stray(before string) bool {
 	fresh := p.fresh
 	if p.kind == Reasoning {
@@ -180,7 +180,7 @@ func (p *Parser) stray(before string) bool {
 	return fresh && strings.TrimLeft(before, " \t\r\n") == ""
 }
 
-// join puts what was held back before s, or says it if s shows that it is text.
+// join prepends the held text to s, or emits it if s shows that it is text.
 func (p *Parser) join(s string) string {
 	pending := p.pending
 	p.pending = ""
@@ -196,7 +196,7 @@ func (p *Parser) join(s string) string {
 	return s
 }
 
-// leading counts the bytes of s that belong to what stands before it.
+// leading counts the bytes of s that belong to the preceding text.
 func (p *Parser) leading(s string) int {
 	if p.skip {
 		return len(s) - len(strings.TrimLeft(s, " \t\r\n"))
@@ -207,7 +207,7 @@ func (p *Parser) leading(s string) int {
 	return 0
 }
 
-// peek is the form that a message may begin with at c.
+// peek returns the form that a message may start with at byte c.
 func (p *Parser) peek(c byte) *form {
 	if len(p.tools) == 0 {
 		return nil
@@ -229,14 +229,14 @@ func spaceBefore(s string, i int) int {
 	return n
 }
 
-// hold says s up to i and keeps the rest.
+// hold emits s up to i and holds the rest.
 func (p *Parser) hold(s string, i int) {
 	p.say(p.kind, s[:i], p.pos)
 	p.pos += i
 	p.pending = s[i:]
 }
 
-// enter takes s up to the marker at s[i] and the marker, and returns what follows.
+// enter emits s up to the marker at s[i], enters the state of the marker, and returns the rest.
 func (p *Parser) enter(s string, i int, m *marker) string {
 	space := spaceBefore(s, i)
 	p.say(p.kind, s[:i-space], p.pos)
@@ -260,8 +260,8 @@ func (p *Parser) enter(s string, i int, m *marker) string {
 	return rest
 }
 
-// say tells text of the answer that begins at offset pos. Text before offset 0
-// was the prompt's.
+// say emits text of the answer that starts at offset pos. Text before offset 0 belongs to the
+// prompt.
 func (p *Parser) say(kind Kind, text string, pos int) {
 	if pos < 0 {
 		text = text[min(-pos, len(text)):]

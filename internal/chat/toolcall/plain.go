@@ -1,6 +1,6 @@
 package toolcall
 
-// plain is for templates without calls: all text is the answer, or reasoning.
+// plain is the family of templates without calls: all text is content or reasoning.
 var plain = spec{
 	name:   "plain",
 	thinks: []think{xmlThink, {open: "[THINK]", close: "[/THINK]"}},

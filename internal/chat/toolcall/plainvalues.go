@@ -8,22 +8,24 @@ import (
 // spaces are the bytes of white space.
 const spaces = " \t\r\n"
 
-// A plainEnd is what may follow a value without quotes.
+// A plainEnd is the kind of text after a value without quotes.
 type plainEnd uint8
 
 const (
 	notEnd   plainEnd = iota
-	maybeEnd          // more bytes must tell
+	maybeEnd          // more bytes are needed
 	nextKey
 	endOfCall
 )
 
-// endsByLine reports whether the end of a call is a single byte, which ends values only on a line of its own.
+// endsByLine reports whether the end of a call is a single byte, which ends values only if it is on
+// a line of its own.
 func (t *tags) endsByLine(end string) bool {
 	return t.plain != nil && len(end) == 1 && t.close == "" && strings.Contains(t.plain.last, "\n")
 }
 
-// lineEnd is plainEnd for the end of a call on a line of its own. A line break or the end of the answer must follow it.
+// lineEnd is plainEnd for the end of a call on its own line. A line break or the end of the answer
+// must follow it.
 func (r *tagReader) lineEnd(held string) plainEnd {
 	text := strings.TrimLeft(held, spaces)
 	rest, ok := strings.CutPrefix(text, r.end)
@@ -36,7 +38,7 @@ func (r *tagReader) lineEnd(held string) plainEnd {
 	return notEnd
 }
 
-// plainByte takes a byte of a value without quotes. Bytes that may end it are held back.
+// plainByte reads a byte of a value without quotes. It holds back bytes that may end the value.
 func (r *tagReader) plainByte(c byte, out []byte) ([]byte, verdict) {
 	if begin := strings.TrimLeft(r.closing, spaces) + r.end; len(r.hold) == 0 && !isSpace(c) && c != r.tags.plain.next[0] && (begin == "" || c != begin[0]) {
 		return r.addText(c, out), more
@@ -76,8 +78,8 @@ func (r *tagReader) plainByte(c byte, out []byte) ([]byte, verdict) {
 	return out, more
 }
 
-// plainEnd tells what held is: the end of the call after white space, or what stands between a value
-// and the next key, that key and what ends it.
+// plainEnd classifies held: it may be the end of the call after white space, or the text between a
+// value and the next key with that key and its end.
 func (r *tagReader) plainEnd(held string) (plainEnd, string) {
 	maybe := false
 	text, closing := strings.TrimLeft(held, spaces), strings.TrimLeft(r.closing, spaces)
@@ -120,7 +122,7 @@ func (r *tagReader) plainEnd(held string) (plainEnd, string) {
 	return maybeOr(maybe), ""
 }
 
-// maybeOr is maybeEnd or notEnd.
+// maybeOr returns maybeEnd if maybe is true, and otherwise notEnd.
 func maybeOr(maybe bool) plainEnd {
 	if maybe {
 		return maybeEnd
@@ -128,8 +130,8 @@ func maybeOr(maybe bool) plainEnd {
 	return notEnd
 }
 
-// uncounted returns text without the number and what follows that. begins says that text may be their beginning; name is
-// "" then.
+// uncounted returns text without the number and the text after the number. begins reports whether
+// text may be a prefix of them; name is then "".
 func (r *tagReader) uncounted(text string) (name string, begins bool) {
 	rest := strings.TrimLeft(text, "0123456789")
 	if rest == "" || len(rest) < len(text) && strings.HasPrefix(r.tags.counted, rest) {
@@ -145,7 +147,7 @@ func (r *tagReader) uncounted(text string) (name string, begins bool) {
 	return name, false
 }
 
-// mayBeginKey reports whether text begins a parameter's name and what ends it.
+// mayBeginKey reports whether text is a prefix of a parameter's name and its end.
 func (r *tagReader) mayBeginKey(text string) bool {
 	for n := min(len(text), len(r.tags.key)-1); n >= 0; n-- { // the beginning of what ends a key
 		name, ok := strings.CutSuffix(text, r.tags.key[:n])
@@ -156,7 +158,7 @@ func (r *tagReader) mayBeginKey(text string) bool {
 	return text == ""
 }
 
-// mayBeKey reports whether name is that of a parameter or, if it is not whole, begins one.
+// mayBeKey reports whether name is the name of a parameter or, if whole is false, a prefix of one.
 func (r *tagReader) mayBeKey(name string, whole bool) bool {
 	if r.keys == nil {
 		return isName(name)

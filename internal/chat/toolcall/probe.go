@@ -8,8 +8,8 @@ import (
 	"github.com/heftai/heft/internal/chat"
 )
 
-// The words of the conversations that are rendered to learn a template's notation. No
-// template has them.
+// Words in the conversations that are rendered to learn a template's notation. They occur in no
+// template.
 const (
 	probeUser    = "Zquser asks."
 	probeContent = "Zqcontent said."
@@ -22,18 +22,18 @@ const probeTool = `{"type": "function", "function": {"name": "NAME", "descriptio
  "zqo": {"type": "object", "description": "O.", "additionalProperties": {"type": "string"}, "properties": {}}, "zql": {"type": "array", "description": "L.", "items": {"type": "string"}},
  "zqt": {"type": "boolean", "description": "T."}}, "required": ["zqa"]}}}`
 
-// probeNames are the functions that are called. They have letters that markers begin with.
+// probeNames are the functions that are called. They contain letters that markers start with.
 var probeNames = [...]string{"zqfirst_name", "zqSecond-arguments", "zqthird"}
 
 // A probeCall is a call of a conversation; arguments are JSON.
 type probeCall struct{ name, id, arguments string }
 
-// newProbeCall is call i. Its id has the shape that Mistral's templates insist on.
+// newProbeCall returns call i. Its id has the form that Mistral's templates require.
 func newProbeCall(i int, arguments string) probeCall {
 	return probeCall{probeNames[i], "Zqid0000" + string(rune('1'+i)), arguments}
 }
 
-// A setting is a way to write conversations. Some templates fail at what others need.
+// A setting is a form of conversations. Some templates fail with a form that others need.
 type setting struct {
 	thinking      any  // the switches for reasoning: absent, true or false
 	noContent     bool // a message without text has no content, instead of an empty one
@@ -74,7 +74,7 @@ func (p *prober) message(content, thought string, calls ...probeCall) chat.Value
 	}
 	if thought != "" {
 		m.Set("reasoning_content", thought)
-		m.Set("reasoning", thought) // Solar reads no other name
+		m.Set("reasoning", thought) // the only name that Solar's template reads
 	}
 	list := chat.NewList()
 	for _, c := range calls {
@@ -98,18 +98,18 @@ func (p *prober) id(c probeCall) string {
 	return c.id
 }
 
-// render is the whole text of a conversation that begins with the user's question.
+// render returns the whole text of a conversation that starts with the user's question.
 func (p *prober) render(generate bool, answers ...chat.Value) (string, bool) {
 	r := chat.Request{
 		Messages: append([]chat.Value{chat.NewDict("role", "user", "content", probeUser)}, answers...),
 		Tools:    p.tools, AddGenerationPrompt: generate, SpecialTokens: p.special, Now: time.Unix(1.7e9, 0).UTC(),
-		Limits: chat.Limits{Steps: 200_000, Alloc: 16 << 20, Output: 64 << 10}, // some ten times what real templates need
+		Limits: chat.Limits{Steps: 200_000, Alloc: 16 << 20, Output: 64 << 10}, // about ten times what real templates need
 	}
 	if p.noTools {
 		r.Tools = nil
 	}
 	names, _ := json.Marshal(probeNames)
-	r.Kwargs = chat.NewDict("functions", string(names), "datetime", "today") // Firefunction's template asks for them
+	r.Kwargs = chat.NewDict("functions", string(names), "datetime", "today") // Firefunction's template needs them
 	if p.thinking != nil {
 		r.Kwargs.Set("enable_thinking", p.thinking)
 		r.Kwargs.Set("thinking", p.thinking)
@@ -119,7 +119,7 @@ func (p *prober) render(generate bool, answers ...chat.Value) (string, bool) {
 	return text, err == nil
 }
 
-// tail is what a conversation has after the user's question.
+// tail returns the text after the user's question.
 func (p *prober) tail(generate bool, answers ...chat.Value) (string, bool) {
 	text, ok := p.render(generate, answers...)
 	i := strings.LastIndex(text, probeUser)
@@ -129,13 +129,13 @@ func (p *prober) tail(generate bool, answers ...chat.Value) (string, bool) {
 	return text[i+len(probeUser):], true
 }
 
-// An answer is what follows the header of the assistant's message.
+// answers renders answers, which follow the header of the assistant's message.
 type answers struct {
 	*prober
-	header string // ends the prompt, before what the model writes
-	opened string // what else ends the prompt: it begins the answer
-	end    string // what the template writes after an answer of text
-	frame  string // what it writes before it
+	header string // the end of the prompt, before the model's text
+	opened string // the rest of the end of the prompt, which belongs to the answer
+	end    string // the template's text after an answer of text
+	frame  string // the template's text before it
 }
 
 // newAnswers finds the header that the template writes before answers.
@@ -160,7 +160,7 @@ func newAnswers(p *prober) (*answers, bool) {
 	return a, true
 }
 
-// answer is what the template writes for an answer, to the end of the turn.
+// answer returns the template's text of an answer, up to the end of the turn.
 func (a *answers) answer(content, thought string, calls ...probeCall) (string, bool) {
 	text, ok := a.tail(false, a.message(content, thought, calls...))
 	if !ok || !strings.HasPrefix(text, a.header) {
@@ -169,10 +169,10 @@ func (a *answers) answer(content, thought string, calls ...probeCall) (string, b
 	return a.cut(text[len(a.header):]), true
 }
 
-// cut removes what ends turns of text, too, from the end of a turn.
+// cut removes the text that also ends turns of text from the end of a turn.
 func (a *answers) cut(text string) string {
 	text = text[:len(text)-len(commonSuffix(text, a.end))]
-	said := 0 // up to here the text is the answer's
+	said := 0 // the text up to here belongs to the answer
 	for _, word := range append(probeNames[:], probeContent, probeThought, "zqvalue") {
 		said = max(said, strings.LastIndex(text, word))
 	}

@@ -25,7 +25,7 @@ var qwenCoder = spec{
 
 var qwenParameters = tags{open: "<parameter=", key: ">", close: "</parameter>", lines: true}
 
-// seedOSS is the same under names of Seed-OSS's own.
+// seedOSS is the same with the names of Seed-OSS.
 var seedOSS = spec{
 	name:   "seed-oss",
 	all:    [][]string{{"<seed:tool_call>"}, {"<seed:think>"}},

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// A trial is an answer that a notation must read back.
+// A trial is an answer that a notation should read back.
 type trial struct {
 	content, thought string
 	arguments        []string // of the calls
-	basic            bool     // a notation that fails is wrong
+	basic            bool     // a notation that fails it is rejected
 }
 
 var trials = []trial{
@@ -47,7 +47,7 @@ func (a *answers) readBack(f *Family) (good, written int) {
 			turns = n
 		}
 		if turns == 0 && n > 0 {
-			continue // the template makes several messages of it, and an answer is one
+			continue // the template splits it into several messages, and an answer is one message
 		}
 		if rest, ok := strings.CutPrefix(raw, prompt); ok && len(prompt) > len(a.header) {
 			o.Prompt, text = prompt, a.cut(rest)
@@ -76,7 +76,7 @@ func (a *answers) turns(text string) int {
 	return strings.Count(text, end)
 }
 
-// same reports whether m has the content, thought and calls of t, except for those that the
+// same reports whether m has the content, reasoning and calls of t, except for those that the
 // template leaves out.
 func (t trial) same(m Message, text string, calls []probeCall, thinks bool) bool {
 	content := ""
@@ -84,7 +84,8 @@ func (t trial) same(m Message, text string, calls []probeCall, thinks bool) bool
 		content = t.content
 	}
 	if m.Content == "" && strings.TrimSpace(m.Reasoning) == content {
-		// The template writes answers without a thought into the reasoning that its prompt opens.
+		// In such a template an answer without reasoning is written into the reasoning that the
+		// prompt opens.
 		content = ""
 	}
 	if strings.TrimSpace(m.Content) != content {
@@ -96,7 +97,7 @@ func (t trial) same(m Message, text string, calls []probeCall, thinks bool) bool
 	rest := text
 	for _, c := range calls {
 		_, after, ok := strings.Cut(rest, c.name)
-		if !ok { // templates write one call only
+		if !ok { // the template writes one call only
 			break
 		}
 		rest = after

@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/internal/chat"
 )
 
-// types is a set of JSON's types.
+// types is a set of JSON types.
 type types uint8
 
 const (
@@ -24,8 +24,8 @@ const (
 // A toolbox holds the schemas of the parameters of the tools that a model may call.
 type toolbox map[string]*chat.Dict
 
-// newToolbox reads tools as clients send them: objects with a function, or the
-// functions themselves. A malformed one counts as a tool without parameters.
+// newToolbox reads tools in the form of clients: objects with a function, or the functions
+// themselves. A malformed tool counts as one without parameters.
 func newToolbox(tools chat.Value) toolbox {
 	list, _ := tools.(*chat.List)
 	if list == nil {
@@ -48,7 +48,7 @@ func newToolbox(tools chat.Value) toolbox {
 	return box
 }
 
-// parameters are the names of a function's parameters; nil if the schema does not say.
+// parameters returns the names of a function's parameters, or nil if the schema does not list them.
 func (b toolbox) parameters(tool string) (names []string) {
 	properties := member(b[tool], "properties")
 	if properties == nil {
@@ -60,7 +60,8 @@ func (b toolbox) parameters(tool string) (names []string) {
 	return names
 }
 
-// types are those that a parameter may have; all where nothing is said.
+// types returns the types that a parameter may have. If the schema does not say, it returns all
+// types.
 func (b toolbox) types(tool, parameter string) types {
 	properties := member(b[tool], "properties")
 	if properties == nil {
@@ -73,7 +74,7 @@ func (b toolbox) types(tool, parameter string) types {
 	return anyType
 }
 
-// member is the object that v, an object, has as key; nil if there is none.
+// member returns the object v[key] of an object v, or nil if there is none.
 func member(v chat.Value, key string) *chat.Dict {
 	d, _ := v.(*chat.Dict)
 	if d == nil {
@@ -84,7 +85,7 @@ func member(v chat.Value, key string) *chat.Dict {
 	return d
 }
 
-// typesOf reads the types that a schema within root allows; 0 if it does not say.
+// typesOf returns the types that a schema within root allows, or 0 if it does not say.
 func typesOf(schema chat.Value, root *chat.Dict, depth int) types {
 	d, _ := schema.(*chat.Dict)
 	if d == nil || depth > 8 {
@@ -122,7 +123,8 @@ func typesOf(schema chat.Value, root *chat.Dict, depth int) types {
 	return all
 }
 
-// definition is the schema that a reference to a definition of root names; nil if it is another one.
+// definition returns the schema of a reference to a definition of root, or nil for any other
+// reference.
 func definition(ref chat.Value, root *chat.Dict) chat.Value {
 	text, _ := ref.(string)
 	for _, key := range []string{"$defs", "definitions"} {
@@ -179,8 +181,8 @@ func typeOf(v chat.Value) types {
 	return numberType
 }
 
-// appendTyped writes text as the value of an allowed type that it denotes, in JSON
-// or as Python prints it. Other text is a string.
+// appendTyped appends text as a value of an allowed type, if text is such a value in JSON or in
+// Python. Otherwise it appends text as a string.
 func appendTyped(out, text []byte, allowed types) []byte {
 	for _, f := range []flavor{jsonFlavor, pythonFlavor} {
 		value, ok := convert(text, f)
@@ -189,10 +191,10 @@ func appendTyped(out, text []byte, allowed types) []byte {
 		}
 		t := typeOfText(value)
 		if f == pythonFlavor && allowed == anyType && t == numberType {
-			continue // 1_000 is text to most
+			continue // most models mean text by 1_000
 		}
 		if t == stringType && allowed&stringType != 0 {
-			break // the quotes are part of the text
+			break // the quotes belong to the text
 		}
 		if allowed&t != 0 || allowed&stringType == 0 {
 			return append(out, value...)

@@ -1,7 +1,6 @@
 package toolcall
 
-// solar is the format of Solar Open: messages with a kind, of which several make an
-// answer.
+// solar is the format of Solar Open: an answer is several messages, each with a kind.
 var solar = spec{
 	name:   "solar",
 	all:    [][]string{{"<|tool_call:begin|>"}},

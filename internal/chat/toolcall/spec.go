@@ -3,8 +3,8 @@ package toolcall
 // A spec describes the notation of a family. All texts are literal.
 type spec struct {
 	name string
-	// all and none decide [Detect]: the template has every text of one of the
-	// lists in all and no text of none.
+	// all and none are used by [Detect]: the template must contain every text of one of the lists
+	// in all and no text of none.
 	all  [][]string
 	none []string
 
@@ -20,7 +20,7 @@ type spec struct {
 	// them before the answer. Markers that open reasoning need no seed.
 	seeds []string
 	ids   idStyle
-	// written is how calls are written where the templates do not show it; nil if they do.
+	// written is the notation of calls if the templates do not show it; otherwise nil.
 	written *Notation
 }
 
@@ -37,29 +37,29 @@ type think struct {
 //
 // White space may stand between all parts; close and end may be missing.
 type form struct {
-	// open begins a section of calls. If it is empty the section begins, in a
-	// message that has no text yet, at a byte of peek.
+	// open starts a section of calls. If it is empty, the section starts at a byte of peek, in a
+	// message that has no text yet.
 	open, close string
 	peek        string
-	// call begins each call of a section; empty if the head itself does.
+	// call starts each call of a section; it is empty if the head itself does.
 	call string
-	// sep stands between two calls of a section, once; empty if nothing but a comma does.
+	// sep separates two calls of a section; it is empty if only a comma does.
 	sep string
-	// bare means that models may leave out open and begin with call.
+	// bare means that models may leave out open and start with call.
 	bare bool
-	// head are the fields between call and arguments, in order. A form without a
-	// head has objects only.
+	// head has the fields between call and arguments, in order. A form without a head has objects
+	// only.
 	head []field
-	// last means that the head comes after the arguments, which are JSON. The call is held back
-	// up to its name.
+	// last means that the head follows the arguments, which are JSON. The call is held back until
+	// its name is known.
 	last bool
-	// body is how arguments are written after a head.
+	// body is the notation of the arguments after a head.
 	body body
 	tags *tags // for bodyTags
 	// end ends a call. If it is empty, JSON ends itself, and parameters between tags end before the
 	// first text that is not a parameter of the function.
 	end string
-	// again means that the call ends with end, its name once more, and tail: </tool:NAME>.
+	// again means that the call ends with end, the repeated name, and tail: </tool:NAME>.
 	again bool
 	tail  string
 	// objects means that calls may be JSON objects instead: {"name": …, "arguments": …},
@@ -67,20 +67,21 @@ type form struct {
 	objects bool
 	// keyed objects have one key, the name, and the arguments as its value.
 	keyed bool
-	// keys are further keys of objects and their meanings.
+	// keys are additional keys of objects and their meanings.
 	keys map[string]role
 	// counted ends a number between the opening marker and an object: <call 1>. It is "" if there is
 	// no number.
 	counted string
 	// countedClose means that the same number and counted follow close, too: </call 1>.
 	countedClose bool
-	// pairs are the arguments of objects in a list: [{"name": KEY, "value": VALUE}, …].
+	// pairs are set if the arguments of objects are a list: [{"name": KEY, "value": VALUE}, …].
 	pairs *pairs
-	// quote stands around the strings of bodyBare.
+	// quote surrounds the strings of bodyBare.
 	quote string
 }
 
-// objectEnd closes an object or a Python call that has markers of its own in a section.
+// objectEnd returns the text that closes an object or a Python call with its own markers in a
+// section.
 func (f *form) objectEnd() string {
 	if f.call != "" && (f.objects && f.head == nil || f.body == bodyPython) {
 		return f.end
@@ -99,22 +100,22 @@ type field struct {
 type fieldKind uint8
 
 const (
-	skipField      fieldKind = iota // says nothing
-	emptyField                      // has nothing before until
+	skipField      fieldKind = iota // has no meaning
+	emptyField                      // must be empty
 	nameField                       // name of the function
 	idField                         // id of the call
-	idNameField                     // functions.NAME:NUMBER, the id, which holds the name
+	idNameField                     // functions.NAME:NUMBER, an id that contains the name
 	nameIDField                     // NAME, or NAME[CALL_ID]ID
-	recipientField                  // functions.NAME with more after a space or a marker
+	recipientField                  // functions.NAME, possibly with more text after a space or a marker
 )
 
 type body uint8
 
 const (
-	bodyJSON   body = iota // a JSON object, in a code fence perhaps
+	bodyJSON   body = iota // a JSON object, possibly in a code fence
 	bodyTags               // parameters between tags
 	bodyPython             // keyword arguments, up to ")"
-	bodyBare               // an object with bare keys and strings between quotes of its own, after its "{"
+	bodyBare               // after "{", an object with bare keys and strings between special quotes
 )
 
 // tags are how parameters are written that stand between tags:
@@ -123,30 +124,30 @@ const (
 type tags struct {
 	open  string
 	key   string   // ends the key
-	value []string // stands before the text, in one of these ways; nil for nothing
-	named bool     // a parameter is an element that ends with its key, which is layout.KeyMark in close: <KEY>TEXT</KEY>
-	json  bool     // values are JSON, strings too
-	ended bool     // a JSON value ends itself: open may be empty, close too, or stand only between parameters
-	typed bool     // value[0] says that the text is a string, value[1] that it is JSON
+	value []string // the texts that may precede the value; nil for none
+	named bool     // a parameter is an element whose closing tag has its key, which is layout.KeyMark in close: <KEY>TEXT</KEY>
+	json  bool     // all values are JSON, including strings
+	ended bool     // a JSON value needs no end: open and close may be empty, or occur only between parameters
+	typed bool     // value[0] means that the text is a string, value[1] that it is JSON
 	close string
-	lines bool // the text stands on lines of its own: a newline at each end is markup
-	cdata bool // the text may be in a CDATA section, and is a string then
-	// flipped says that the text comes before the key: open TEXT key KEY close.
+	lines bool // the text is on lines of its own: a newline at each end is markup
+	cdata bool // the text may be in a CDATA section and is then a string
+	// flipped means that the text precedes the key: open TEXT key KEY close.
 	flipped bool
 	plain   *plainValues
-	// counted follows the number that stands before each key; "" if there is none.
+	// counted follows the number before each key; "" if there is no number.
 	counted string
 }
 
-// plainValues are values without quotes or an end of their own, as in YAML or KEY=VALUE: a value
-// ends where the next parameter or the end of the call begins.
+// plainValues describe values without quotes or an end of their own, as in YAML or KEY=VALUE: a
+// value ends where the next parameter or the end of the call starts.
 type plainValues struct {
-	next string // stands between a value and the next key
+	next string // text between a value and the next key
 	last string // white space between the last value and the end of the call
-	gap  int    // spaces between what ends a key and its value
+	gap  int    // spaces between the end of a key and its value
 }
 
-// idStyle is the shape of ids that a family's templates accept.
+// idStyle is the form of ids that a family's templates accept.
 type idStyle uint8
 
 const (
@@ -155,5 +156,5 @@ const (
 	kimiID                   // functions.NAME:INDEX
 )
 
-// xmlThink is the reasoning of most families.
+// xmlThink is the reasoning notation of most families.
 var xmlThink = think{open: "<think>", close: "</think>"}

@@ -10,8 +10,8 @@ import (
 // A literal matches one of several texts byte by byte.
 type literal struct{ word []byte }
 
-// push takes c if the bytes so far begin one of texts; which is the one that is
-// complete when the verdict is done.
+// push reads c if the bytes so far are a prefix of one of texts. If the verdict is done, which is
+// the index of the complete text.
 func (l *literal) push(c byte, texts ...string) (which int, ver verdict) {
 	l.word = append(l.word, c)
 	ver = bad
@@ -41,10 +41,10 @@ type tagState uint8
 const (
 	tagSeek  tagState = iota // the next parameter or the end of the call
 	tagKey                   // the key
-	tagGap                   // what stands before the text
-	tagFirst                 // the text's beginning
+	tagGap                   // the text before the value
+	tagFirst                 // the start of the value
 	tagText
-	tagValue // JSON that ends itself
+	tagValue // JSON, which needs no end
 )
 
 // A tagReader reads parameters between tags and writes them as one JSON object.
