@@ -50,7 +50,7 @@ const (
 // A tagReader reads parameters between tags and writes them as one JSON object.
 type tagReader struct {
 	tags  *tags
-	end   string   // of the call; empty for what is no parameter
+	end   string   // text that ends the call; empty if only a text that is not a parameter ends it
 	stops []string // without an end: texts that follow a call
 	types func(parameter string) types
 
@@ -58,14 +58,14 @@ type tagReader struct {
 	lit     literal
 	n       int    // parameters so far
 	word    []byte // the key
-	hold    []byte // may be the beginning of the text's end
-	text    []byte // while its type is open
+	hold    []byte // may be the start of the text's end
+	text    []byte // kept while its type is unknown
 	allowed types
 	ends    [2]string
 	closing string // of the parameter
-	typed   bool   // the type is still open, text is kept
+	typed   bool   // the type is still unknown, text is kept
 	value   value
-	keys    []string // that the function's schema has; nil if it says nothing
+	keys    []string // keys in the function's schema; nil if it lists none
 	gap     int      // spaces that still belong to the key
 }
 
@@ -164,13 +164,14 @@ func (r *tagReader) seek(c byte, out []byte) ([]byte, verdict) {
 	return r.endCall(out), done
 }
 
-// waits reports whether the next byte decides what the last one was: white space ends a call then.
+// waits reports whether the next byte decides the meaning of the last one: white space then ends a
+// call.
 func (r *tagReader) waits() bool {
 	return r.state == tagValue && r.value.stopped ||
 		r.state == tagText && r.tags.endsByLine(r.end) && r.lineEnd(string(r.hold)+"\n") == endOfCall
 }
 
-// endCall ends the object of arguments, which begins with the first of them.
+// endCall ends the object of arguments, which starts with the first of them.
 func (r *tagReader) endCall(out []byte) []byte {
 	if r.n == 0 {
 		out = append(out, '{')
@@ -178,7 +179,7 @@ func (r *tagReader) endCall(out []byte) []byte {
 	return append(out, '}')
 }
 
-// seekLonger is seek where the end of the call begins like a parameter.
+// seekLonger is seek if the end of the call starts like a parameter.
 func (r *tagReader) seekLonger(c byte, out []byte) ([]byte, verdict) {
 	word := append(r.lit.word, c)
 	text := string(word)
@@ -198,7 +199,7 @@ func (r *tagReader) seekLonger(c byte, out []byte) ([]byte, verdict) {
 	return out, bad
 }
 
-// between may stand between two parameters whose values end themselves.
+// between returns the text that may occur between two parameters whose values need no end.
 func (r *tagReader) between() string {
 	if r.tags.ended && r.n > 0 {
 		return r.tags.close
@@ -206,7 +207,7 @@ func (r *tagReader) between() string {
 	return ""
 }
 
-// elementByte takes a byte of an element's start or of the end of the call.
+// elementByte reads a byte of an element's start or of the end of the call.
 func (r *tagReader) elementByte(c byte, out []byte) ([]byte, verdict) {
 	open, key := r.tags.open, r.tags.key
 	word := append(r.lit.word, c)
@@ -229,7 +230,7 @@ func (r *tagReader) elementByte(c byte, out []byte) ([]byte, verdict) {
 	return out, bad
 }
 
-// beginsElement reports whether text is the beginning of a name and what ends it.
+// beginsElement reports whether text is a prefix of a name and its end.
 func beginsElement(text, key string) bool {
 	for n := min(len(text), len(key)-1); n >= 0; n-- {
 		if name, ok := strings.CutSuffix(text, key[:n]); ok && (name == "" && n == 0 || isName(name)) {
@@ -268,7 +269,7 @@ func (r *tagReader) keyByte(c byte, out []byte) ([]byte, verdict) {
 	return out, more
 }
 
-// beginKey writes the key and makes r ready for its text.
+// beginKey writes the key and prepares r for its text.
 func (r *tagReader) beginKey(key, out []byte) []byte {
 	prefix := `{"`
 	if r.n > 0 {
@@ -311,7 +312,7 @@ func (r *tagReader) beginText() {
 	}
 }
 
-// textByte takes a byte of the text, which ends with one of r.ends.
+// textByte reads a byte of the text, which ends with one of r.ends.
 func (r *tagReader) textByte(c byte, out []byte) ([]byte, verdict) {
 	if len(r.hold) == 0 && c != '\n' && c != r.ends[0][0] && c != cdataOpen[0] {
 		return r.addText(c, out), more
@@ -336,8 +337,8 @@ func (r *tagReader) textByte(c byte, out []byte) ([]byte, verdict) {
 	return out, more
 }
 
-// unfinished reports whether the text so far is the beginning of a value in JSON, or of an object or a list that the
-// parameter must be: what looks like the end of the text is a part of it.
+// unfinished reports whether the text so far is an incomplete JSON value, or an incomplete object
+// or list if the parameter must be one. A text that looks like the end is then a part of the value.
 func (r *tagReader) unfinished() bool {
 	text := bytes.TrimSpace(r.text)
 	if r.typed && r.tags.json {
@@ -349,8 +350,8 @@ func (r *tagReader) unfinished() bool {
 	return balance(text, `"'`) > 0
 }
 
-// balance is how many brackets of a text outside of its strings are open; a string counts as one. Each byte of quotes
-// begins a string.
+// balance returns the number of open brackets of a text outside of its strings; an open string
+// counts as one. Each byte of quotes starts a string.
 func balance(text []byte, quotes string) (n int) {
 	var quote byte
 	for i := 0; i < len(text); i++ {
@@ -378,8 +379,7 @@ func begins(text, prefix string) bool {
 	return len(prefix) < len(text) && text[:len(prefix)] == prefix
 }
 
-// addText takes a byte of the value. A value that can only be a string is written
-// as it comes.
+// addText reads a byte of the value. A value that can only be a string is written immediately.
 func (r *tagReader) addText(c byte, out []byte) []byte {
 	if !r.typed {
 		return appendEscaped(out, c)
@@ -411,13 +411,13 @@ func (r *tagReader) endText(out []byte) []byte {
 	return appendTyped(out, r.text, r.allowed)
 }
 
-// maybeValue tells whether c may begin a value other than a string.
+// maybeValue reports whether c may start a value other than a string.
 func maybeValue(c byte) bool {
 	return isSpace(c) || c == '{' || c == '[' || c == '(' || c == '-' || c == '.' || '0' <= c && c <= '9' ||
 		bytes.IndexByte([]byte("tfnTFN"), c) >= 0
 }
 
-// rest is what was taken of the parameters and not yet written.
+// rest returns the bytes of the parameters that were read and not yet written.
 func (r *tagReader) rest() []byte {
 	if r.state == tagValue {
 		return r.value.rest()

@@ -10,7 +10,7 @@ import (
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-// unfinishedRune counts the bytes at the end of text that begin a character.
+// unfinishedRune counts the bytes of an incomplete character at the end of text.
 func unfinishedRune(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {
@@ -23,12 +23,12 @@ func unfinishedRune(text []byte) int {
 	return 0
 }
 
-// isTokenByte tells the bytes of numbers and of words like True.
+// isTokenByte reports whether c occurs in numbers and in words like True.
 func isTokenByte(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '-' || c == '+' || c == '.' || c == '_'
 }
 
-// appendEscaped writes a byte of a JSON string.
+// appendEscaped appends a byte of a JSON string.
 func appendEscaped(out []byte, c byte) []byte {
 	switch {
 	case c == '"' || c == '\\':
@@ -74,8 +74,8 @@ func (v *value) endString(out []byte) ([]byte, verdict) {
 	return v.ended(out)
 }
 
-// afterQuote takes a byte after a quote of a Python string. The quote ends the string if
-// what must follow a string follows. Else it is part of the text: some templates, and the
+// afterQuote reads a byte after a quote of a Python string. The quote ends the string if a text
+// follows that must follow a string. Otherwise it is a part of the string: some templates, and the
 // models that were trained with them, do not escape quotes.
 func (v *value) afterQuote(c byte, out []byte) ([]byte, verdict) {
 	if isSpace(c) && len(v.word) < maxToken {
@@ -99,8 +99,8 @@ func (v *value) afterQuote(c byte, out []byte) ([]byte, verdict) {
 	return v.stringByte(c, out)
 }
 
-// quotedByte takes a byte of a string that ends with v.bare: what may be the
-// quote's beginning waits in v.word.
+// quotedByte reads a byte of a string that ends with v.bare. v.word holds a possible start of the
+// quote.
 func (v *value) quotedByte(c byte, out []byte) ([]byte, verdict) {
 	v.word = append(v.word, c)
 	for len(v.word) > 0 {
@@ -183,7 +183,7 @@ func (v *value) hexByte(c byte, out []byte) ([]byte, verdict) {
 	return out, more
 }
 
-// endToken writes the number or word that has ended.
+// endToken writes a number or word that has ended.
 func (v *value) endToken(out []byte) ([]byte, bool) {
 	word := string(v.word)
 	literal := word == "true" || word == "false" || word == "null"
@@ -222,8 +222,7 @@ func isNumber(s string) bool {
 	return fault == jsonscan.None && end == len(s)
 }
 
-// pythonNumber writes a number that Python knows and JSON does not (1_000, .5, 2.)
-// as JSON.
+// pythonNumber converts a number that is valid in Python but not in JSON (1_000, .5, 2.) to JSON.
 func pythonNumber(s string) (string, bool) {
 	sign := ""
 	if s[0] == '-' || s[0] == '+' {

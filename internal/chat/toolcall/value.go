@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// A verdict is what a machine says of a byte.
+// A verdict is the result of reading a byte.
 type verdict uint8
 
 const (
-	more   verdict = iota // taken; more must come
-	done                  // taken; it was the last
-	before                // not taken: the value was complete before it
-	ended                 // not taken: the call was complete before it
-	bad                   // not taken: it may not stand here
+	more   verdict = iota // consumed; more must follow
+	done                  // consumed; it was the last byte
+	before                // not consumed: the value was complete before it
+	ended                 // not consumed: the call was complete before it
+	bad                   // not consumed: it is not allowed here
 )
 
 // A flavor is a notation of values.
@@ -22,9 +22,9 @@ type flavor uint8
 const (
 	// jsonFlavor is JSON, copied as it stands.
 	jsonFlavor flavor = iota
-	// pythonFlavor is what Python's repr prints: either quote, True, None, tuples.
+	// pythonFlavor is the notation of Python's repr: either quote, True, None, tuples.
 	pythonFlavor
-	// bareFlavor has bare keys and strings between quotes of its own.
+	// bareFlavor has bare keys, and strings between special quotes.
 	bareFlavor
 )
 
@@ -68,24 +68,24 @@ type value struct {
 	hex    int    // digits still to come
 	stack  []byte // open containers: { [ and ( for a tuple, k for keyword arguments, g for an object whose brace has come
 	word   []byte // token, bare key, escape or part of a quote
-	// stops says that a period may follow a value in JSON. One behind a token is then held in stopped: a digit shows
-	// that it is the number's.
+	// stops means that a period may follow a JSON value. A period after a token is then held in
+	// stopped: a digit shows that it belongs to the number.
 	stops, stopped bool
 }
 
-// start makes v ready for a value.
+// start prepares v for a value.
 func (v *value) start(f flavor) {
 	*v = value{flavor: f, bare: v.bare, stack: v.stack[:0], word: v.word[:0]}
 }
 
-// startInside makes v ready for the inside of a container of kind k or g.
+// startInside prepares v for the inside of a container of kind k or g.
 func (v *value) startInside(f flavor, kind byte) {
 	v.start(f)
 	v.stack = append(v.stack, kind)
 	v.state = atFirstKey
 }
 
-// push takes c, and appends to out what it means.
+// push reads c, and appends its meaning to out.
 func (v *value) push(c byte, out []byte) ([]byte, verdict) {
 	switch v.state {
 	case inString:
@@ -141,7 +141,7 @@ func (v *value) push(c byte, out []byte) ([]byte, verdict) {
 	return v.structure(c, out)
 }
 
-// finish ends the value where the text ends and says whether it is complete.
+// finish ends the value at the end of the text and reports whether it is complete.
 func (v *value) finish(out []byte) ([]byte, bool) {
 	if v.state == inToken && len(v.stack) == 0 {
 		return v.endToken(out)
@@ -149,7 +149,7 @@ func (v *value) finish(out []byte) ([]byte, bool) {
 	return out, v.state == atComma && len(v.stack) == 0
 }
 
-// structure takes a byte between strings and tokens.
+// structure reads a byte between strings and tokens.
 func (v *value) structure(c byte, out []byte) ([]byte, verdict) {
 	if isSpace(c) {
 		if v.flavor == jsonFlavor && len(v.stack) > 0 {
@@ -189,7 +189,7 @@ func (v *value) structure(c byte, out []byte) ([]byte, verdict) {
 	return v.beginValue(c, out)
 }
 
-// print writes what separates values: as it stands, or in one way for all notations.
+// print writes a separator: unchanged for JSON, or in one form for all other notations.
 func (v *value) print(out []byte, c byte, loose string) []byte {
 	if v.flavor != jsonFlavor {
 		return append(out, loose...)
@@ -271,7 +271,7 @@ func (v *value) beginKey(c byte, out []byte) ([]byte, verdict) {
 	return out, bad
 }
 
-// beginQuote takes the first byte of the quote of bareFlavor.
+// beginQuote reads the first byte of the quote of bareFlavor.
 func (v *value) beginQuote(c byte) {
 	v.state, v.quote = inQuote, 0
 	v.word = append(v.word[:0], c)
@@ -280,8 +280,8 @@ func (v *value) beginQuote(c byte) {
 	}
 }
 
-// bareKeyByte takes a byte of a key without quotes. Nothing is written before its
-// end, so that a word which is not a key can still be something else.
+// bareKeyByte reads a byte of a key without quotes. It writes the key only at its end, because a
+// word may turn out not to be a key.
 func (v *value) bareKeyByte(c byte, out []byte) ([]byte, verdict) {
 	end := c == ':' && v.top() != 'k' || c == '=' && v.top() == 'k'
 	if !end {
@@ -343,7 +343,7 @@ func (v *value) ended(out []byte) ([]byte, verdict) {
 	return out, more
 }
 
-// rest is what was taken and not yet written.
+// rest returns the bytes that were read and not yet written.
 func (v *value) rest() []byte {
 	if v.state == inToken && v.flavor == jsonFlavor {
 		return nil

@@ -1,7 +1,7 @@
 package dfa
 
-// Build makes an automaton of a step function over states of any kind. alphabet has the bytes that
-// may occur. It fails with [ErrTooLarge].
+// Build makes an automaton from a step function over states of any type. alphabet has the bytes
+// that may occur. It returns [ErrTooLarge] if the automaton exceeds its limits.
 func Build[S comparable](start S, alphabet string, step func(s S, b byte) (to S, ok bool), accepts func(S) bool, budget *Budget) (*DFA, error) {
 	d := &DFA{width: len(alphabet) + 1}
 	for i := range len(alphabet) {

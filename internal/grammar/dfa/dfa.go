@@ -2,21 +2,20 @@ package dfa
 
 import "encoding/binary"
 
-// Dead is no state: no string that begins so is accepted.
+// Dead is the state from which no string is accepted.
 const Dead int32 = -1
 
-// A DFA is a deterministic automaton. It does not change after it is made and may be used by any
-// number of goroutines.
+// A DFA is a deterministic finite automaton. It does not change and is safe for concurrent use.
 type DFA struct {
 	classes [256]uint8
 	width   int     // classes
 	next    []int32 // state*width + class
 	accept  []bool
-	more    []bool // whether a byte may follow
+	more    []bool // whether another byte may follow
 	start   int32
 }
 
-// Start returns the state before the first byte, [Dead] if nothing is accepted.
+// Start returns the state before the first byte, or [Dead] if no string is accepted.
 func (d *DFA) Start() int32 { return d.start }
 
 // States returns the number of states.
@@ -31,7 +30,8 @@ func (d *DFA) Accepts(s int32) bool { return d.accept[s] }
 // Continues reports whether a string may continue in s.
 func (d *DFA) Continues(s int32) bool { return d.more[s] }
 
-// Only returns the byte that alone may follow in state s; ok is false if there is none or several.
+// Only returns the only byte that may follow in state s. ok is false if there is none, or more than
+// one.
 func (d *DFA) Only(s int32) (b byte, ok bool) {
 	class := -1
 	for i, to := range d.next[int(s)*d.width : (int(s)+1)*d.width] {
@@ -54,8 +54,9 @@ func (d *DFA) Only(s int32) (b byte, ok bool) {
 	return b, ok
 }
 
-// Rest describes the automaton that begins in state s. Automata of equal descriptions accept the same texts and have the
-// same states, by other numbers. It is "" if there are more than most states.
+// Rest returns a description of the automaton that starts in state s. Automata with equal
+// descriptions accept the same texts, and have the same states with other numbers. It returns "" if
+// there are more than most states.
 func (d *DFA) Rest(s int32, most int) string {
 	ids := map[int32]int{Dead: 0, s: 1}
 	order := []int32{s}
@@ -101,10 +102,10 @@ func (d *DFA) Match(text string) bool {
 	return s != Dead && d.accept[s]
 }
 
-// Bytes returns about how much memory d takes.
+// Bytes returns the approximate memory of d.
 func (d *DFA) Bytes() int { return 4*len(d.next) + 2*len(d.accept) + 400 }
 
-// Compile makes the automaton of e. It fails with [ErrTooLarge].
+// Compile makes the automaton of e. It returns [ErrTooLarge] if e exceeds the budget.
 func Compile(e *Expr, budget *Budget) (*DFA, error) {
 	n := &nfa{nodes: make([]nfaNode, 1), budget: budget}
 	begin, err := n.build(e, endNode)
@@ -143,7 +144,7 @@ func (d *DFA) split(nodes []nfaNode) {
 	d.width = class + 1
 }
 
-// subsets makes states of the sets of nodes that one string reaches.
+// subsets makes one state for each set of nodes that a string can reach.
 type subsets struct {
 	nfa     *nfa
 	d       *DFA
@@ -196,7 +197,7 @@ func (c *subsets) run(begin int32) error {
 	return nil
 }
 
-// state returns the state of the nodes that can be reached from nodes without reading.
+// state returns the state of all nodes that can be reached from nodes without reading.
 func (c *subsets) state(nodes []int32) (int32, error) {
 	c.close(nodes)
 	if err := c.nfa.budget.spend(20 * (len(c.set) + 3)); err != nil {
@@ -226,8 +227,8 @@ func (c *subsets) state(nodes []int32) (int32, error) {
 	return id, nil
 }
 
-// close fills set with the reading nodes, in the order in which they are found, which is the same
-// for the same nodes in the same order.
+// close fills set with the reading nodes in the order in which they are found. That order depends
+// only on nodes.
 func (c *subsets) close(nodes []int32) {
 	c.epoch++
 	c.set, c.ends = c.set[:0], false

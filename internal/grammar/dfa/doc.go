@@ -1,10 +1,10 @@
 // Package dfa builds deterministic finite automata over bytes.
 //
 // An [Expr] is a regular expression over bytes; [Runes] gives the UTF-8 encodings of characters.
-// [Compile] turns it into a [DFA] by way of a nondeterministic automaton. [Intersect] and
-// [Subtract] combine automata. All states of a DFA are useful: an accepting state is reachable
-// from each of them.
+// [Compile] converts it to a [DFA] through a nondeterministic automaton. [Intersect] and [Subtract]
+// combine automata. All states of a DFA are useful: an accepting state is reachable from each of
+// them.
 //
 // Expressions may be hostile. A [Budget] limits the nodes, states and steps of all calls that share
-// it; what exceeds them fails with [ErrTooLarge].
+// it. Calls that exceed it return [ErrTooLarge].
 package dfa

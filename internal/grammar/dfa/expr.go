@@ -2,7 +2,7 @@ package dfa
 
 import "slices"
 
-// Unbounded is the maximum of a repetition without one.
+// Unbounded is the maximum of a repetition without a maximum.
 const Unbounded = -1
 
 type kind uint8
@@ -16,7 +16,8 @@ const (
 	kindRepeat
 )
 
-// An Expr is a regular expression over bytes. It does not change and may be part of many others.
+// An Expr is a regular expression over bytes. It does not change and may be a part of several
+// others.
 type Expr struct {
 	kind     kind
 	lo, hi   byte
@@ -90,7 +91,7 @@ const (
 	MaxRune = 0x10FFFF
 )
 
-// Normalise sorts ranges, joins those that touch and leaves surrogates out.
+// Normalise sorts ranges, joins adjacent ones and removes surrogates.
 func Normalise(ranges []Range) []Range {
 	sorted := slices.Clone(ranges)
 	slices.SortFunc(sorted, func(a, b Range) int { return int(a.Lo) - int(b.Lo) })

@@ -2,17 +2,17 @@ package dfa
 
 import "errors"
 
-// ErrTooLarge says that an automaton exceeds its budget.
+// ErrTooLarge means that an automaton exceeds its budget.
 var ErrTooLarge = errors.New("dfa: the expression is too large")
 
-// A Budget limits the work of the calls that share it, in steps of about a nanosecond each, and the
-// states of one automaton. It is for one goroutine.
+// A Budget limits the work of the calls that share it, in steps of about a nanosecond, and the
+// states of one automaton. It is for use by one goroutine.
 type Budget struct {
 	Steps  int
 	States int
 }
 
-// spend takes n steps.
+// spend uses n steps.
 func (b *Budget) spend(n int) error {
 	if b.Steps -= n; b.Steps < 0 {
 		return ErrTooLarge
@@ -20,11 +20,11 @@ func (b *Budget) spend(n int) error {
 	return nil
 }
 
-// Spend takes n steps. It fails with [ErrTooLarge] if there are not so many.
+// Spend uses n steps. It returns [ErrTooLarge] if fewer are left.
 func (b *Budget) Spend(n int) error { return b.spend(n) }
 
-// nfaNode is a node of a nondeterministic automaton. A node with edges reads a byte from lo to hi;
-// another continues at all of its alternatives without reading.
+// nfaNode is a node of a nondeterministic automaton. A node with edges reads a byte from lo to hi.
+// Any other node continues at all of its alternatives without reading.
 type nfaNode struct {
 	reads  bool
 	lo, hi byte
@@ -59,7 +59,7 @@ const (
 	endNode int32 = 0
 )
 
-// build adds e before next and returns where it begins; noNode if e matches nothing.
+// build adds e before next and returns the node at which it starts, or noNode if e matches nothing.
 func (n *nfa) build(e *Expr, next int32) (int32, error) {
 	if next == noNode {
 		return noNode, nil

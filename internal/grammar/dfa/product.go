@@ -1,19 +1,22 @@
 package dfa
 
-// Intersect accepts what both a and b accept. It fails with [ErrTooLarge].
+// Intersect returns an automaton that accepts the strings that both a and b accept. It returns
+// [ErrTooLarge] if the result exceeds the budget.
 func Intersect(a, b *DFA, budget *Budget) (*DFA, error) {
 	return product(a, b, false, budget)
 }
 
-// Subtract accepts what a accepts and b does not. It fails with [ErrTooLarge].
+// Subtract returns an automaton that accepts the strings that a accepts and b does not. It returns
+// [ErrTooLarge] if the result exceeds the budget.
 func Subtract(a, b *DFA, budget *Budget) (*DFA, error) {
 	return product(a, b, true, budget)
 }
 
-// IsEmpty reports whether d accepts nothing.
+// IsEmpty reports whether d accepts no string.
 func (d *DFA) IsEmpty() bool { return d.start == Dead }
 
-// Union accepts what any of list accepts. It fails with [ErrTooLarge].
+// Union returns an automaton that accepts the strings that any of list accepts. It returns
+// [ErrTooLarge] if the result exceeds the budget.
 func Union(list []*DFA, budget *Budget) (*DFA, error) {
 	u := &DFA{start: Dead, width: 1}
 	for i, d := range list {
@@ -31,7 +34,7 @@ func Union(list []*DFA, budget *Budget) (*DFA, error) {
 
 type pair struct{ a, b int32 }
 
-// pairs makes states of pairs of states.
+// pairs makes one state for each pair of states.
 type pairs struct {
 	a, b   *DFA
 	out    *DFA

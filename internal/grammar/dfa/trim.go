@@ -1,6 +1,6 @@
 package dfa
 
-// trim drops the states from which no accepting state can be reached, and those that cannot be
+// trim removes states from which no accepting state can be reached, and states that cannot be
 // reached.
 func (d *DFA) trim() {
 	useful := d.useful()
@@ -36,7 +36,7 @@ func (d *DFA) trim() {
 	d.next, d.accept = next, accept
 }
 
-// useful tells from which states an accepting one can be reached.
+// useful reports for each state whether an accepting state can be reached from it.
 func (d *DFA) useful() []bool {
 	n := len(d.accept)
 	count := make([]int32, n+1)
@@ -77,7 +77,7 @@ func (d *DFA) useful() []bool {
 	return useful
 }
 
-// reached tells which states can be reached by way of useful ones.
+// reached reports for each state whether it can be reached through useful states.
 func (d *DFA) reached(useful []bool) []bool {
 	reached := make([]bool, len(d.accept))
 	if d.start == Dead {

@@ -2,7 +2,7 @@ package dfa
 
 import "unicode/utf8"
 
-// Runes matches the UTF-8 encoding of one character of ranges.
+// Runes matches the UTF-8 encoding of one character in ranges.
 func Runes(ranges []Range) *Expr {
 	var list []sequence
 	for _, r := range Normalise(ranges) {
@@ -11,7 +11,8 @@ func Runes(ranges []Range) *Expr {
 	return alternatives(list)
 }
 
-// sequence is byte strings: one byte from lo to hi, then one of rest, which is empty at the end.
+// sequence is a set of byte strings: one byte from lo to hi, then one of rest, which is empty at
+// the end.
 type sequence struct {
 	lo, hi byte
 	rest   []sequence
@@ -28,7 +29,8 @@ func alternatives(list []sequence) *Expr {
 	return Alt(alts...)
 }
 
-// appendRange splits lo to hi where the length of the encoding changes.
+// appendRange splits the range from lo to hi at the characters where the length of the encoding
+// changes.
 func appendRange(list []sequence, lo, hi rune) []sequence {
 	for _, last := range []rune{0x7F, 0x7FF, 0xFFFF} {
 		if lo <= last && last < hi {
@@ -42,8 +44,9 @@ func appendRange(list []sequence, lo, hi rune) []sequence {
 	return join(list, sequences(a[:n], b[:n]))
 }
 
-// join appends b, whose strings follow those of a. A byte that the last of a and the first of b begin with is written
-// once: an automaton of many ranges would otherwise be in a place of each that begins with the byte.
+// join appends b, whose strings follow those of a. If the last of a and the first of b start with
+// the same byte, join merges them. Otherwise an automaton of many ranges would be in a separate
+// node for each range with that first byte.
 func join(a, b []sequence) []sequence {
 	if len(a) == 0 || len(b) == 0 {
 		return append(a, b...)
@@ -56,8 +59,8 @@ func join(a, b []sequence) []sequence {
 	return append(a, b[1:]...)
 }
 
-// sequences returns the byte strings from lo to hi, which have one length, where all bytes but the first are from 0x80
-// to 0xBF.
+// sequences returns the byte strings from lo to hi, which have the same length. All bytes except
+// the first are from 0x80 to 0xBF.
 func sequences(lo, hi []byte) []sequence {
 	const least, most = 0x80, 0xBF
 	if len(lo) == 1 {

@@ -19,7 +19,7 @@ import (
 
 // An Error says what is wrong with a grammar, and where.
 type Error struct {
-	Line    int // from 1; 0 if it is about the whole
+	Line    int // from 1; 0 if the error is about the whole grammar
 	Message string
 }
 
@@ -30,7 +30,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("gbnf: line %d: %s", e.Line, e.Message)
 }
 
-// Append adds the texts that match src to a grammar, before next. It fails with an *Error or
+// Append adds the texts that match src to a grammar, before next. It returns an *Error or
 // [grammar.ErrTooLarge].
 func Append(b *grammar.Builder, src string, next grammar.Pos) (grammar.Pos, error) {
 	rules, err := parse(src)
@@ -63,7 +63,7 @@ func Append(b *grammar.Builder, src string, next grammar.Pos) (grammar.Pos, erro
 	return at, err
 }
 
-// compiler makes positions of rules.
+// compiler makes positions from rules.
 type compiler struct {
 	b       *grammar.Builder
 	calls   map[*rule]grammar.Rule
@@ -72,11 +72,11 @@ type compiler struct {
 	sizes   map[*rule]int
 }
 
-// maxInline bounds the parts of a rule that becomes a part of an automaton.
+// maxInline is the maximum number of parts of a rule that becomes a part of an automaton.
 const maxInline = 5000
 
-// findRecursion notes which rules call themselves, also by way of others, and which are too large to
-// be copied where they are called.
+// findRecursion finds the rules that call themselves, directly or through others, and those that
+// are too large to be copied to each call.
 func (c *compiler) findRecursion(rules []*rule) {
 	const unseen, busy, done = 0, 1, 2
 	state := map[*rule]int{}
@@ -112,7 +112,7 @@ func (c *compiler) findRecursion(rules []*rule) {
 	}
 }
 
-// expr returns n as an expression; nil if it is not regular.
+// expr returns n as an expression, or nil if it is not regular.
 func (c *compiler) expr(n *node) *dfa.Expr {
 	if e, ok := c.regular[n]; ok {
 		return e
@@ -149,7 +149,7 @@ func (c *compiler) newExpr(n *node) *dfa.Expr {
 	return dfa.Concat(subs...)
 }
 
-// position reads n before next.
+// position returns a position that reads n, then next.
 func (c *compiler) position(n *node, next grammar.Pos) (grammar.Pos, error) {
 	if next == grammar.Fail {
 		return next, nil
@@ -189,7 +189,8 @@ func (c *compiler) position(n *node, next grammar.Pos) (grammar.Pos, error) {
 	return c.sequence(n.subs, next)
 }
 
-// sequence reads parts one after the other. Neighbours that are regular become one terminal.
+// sequence returns a position that reads the parts in order. Adjacent regular parts become one
+// terminal.
 func (c *compiler) sequence(parts []*node, next grammar.Pos) (grammar.Pos, error) {
 	var err error
 	for end := len(parts); end > 0 && err == nil; {

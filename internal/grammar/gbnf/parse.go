@@ -32,7 +32,7 @@ type node struct {
 
 type rule struct {
 	name      string
-	line      int   // where it is defined, or called first
+	line      int   // where it is defined or first called
 	body      *node // nil: not defined
 	recursive bool
 }
@@ -99,7 +99,7 @@ func (p *parser) take(s string) bool {
 	return false
 }
 
-// space skips blanks and comments, and line breaks if lines says so.
+// space skips blanks and comments and, if lines is set, line breaks.
 func (p *parser) space(lines bool) {
 	for p.pos < len(p.src) {
 		switch c := p.src[p.pos]; {
@@ -202,7 +202,7 @@ func (p *parser) sequence(nested bool) (*node, error) {
 	}
 }
 
-// item reads one part; nil if there is none.
+// item reads one part. It returns nil if there is none.
 func (p *parser) item() (*node, error) {
 	if p.nodes++; p.nodes > maxNodes {
 		return nil, p.fail("the grammar has more than %d parts", maxNodes)
@@ -234,7 +234,7 @@ func (p *parser) item() (*node, error) {
 	return nil, nil
 }
 
-// quantifier reads what says how often n repeats.
+// quantifier reads the quantifier of n, if there is one.
 func (p *parser) quantifier(n *node) (out *node, ok bool, err error) {
 	least, most := 0, 0
 	switch {

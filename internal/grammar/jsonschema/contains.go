@@ -4,8 +4,8 @@ import (
 	"github.com/heftai/heft/internal/grammar"
 )
 
-// maxContaining bounds the places of an array whose items are counted for contains, and maxCounted
-// how many of its contains there may be.
+// maxContaining is the maximum number of places of an array whose items are counted for contains.
+// maxCounted is the maximum number of its contains.
 const (
 	maxContaining = 2048
 	maxCounted    = 3
@@ -14,7 +14,7 @@ const (
 // counts reports whether contains restricts a.
 func (a *array) counts() bool { return len(a.counted()) > 0 }
 
-// counted are the contains that restrict a.
+// counted returns the contains that restrict a.
 func (a *array) counted() []contains {
 	var list []contains
 	for _, k := range a.contains {
@@ -25,13 +25,13 @@ func (a *array) counted() []contains {
 	return list
 }
 
-// counter reads an array some of whose items satisfy other schemas. A place in it is how many items
-// were read, up to items, and how many of them satisfied each schema, as far as that matters.
+// counter reads an array with contains. A place in it is the number of items that were read, up to
+// items, and the number of them that satisfied each schema, as far as it matters.
 type counter struct {
 	c     *compiler
 	a     *array
 	list  []counted
-	items int // from here on all items are alike
+	items int // from here on all items have the same schema
 	all   int // places for each number of items
 	rules []grammar.Rule
 }
@@ -44,7 +44,7 @@ type counted struct {
 	step int  // between places that differ by one
 }
 
-// containing reads an array some of whose items satisfy other schemas.
+// containing returns a position that reads an array with contains.
 func (c *compiler) containing(a *array, end grammar.Pos) (grammar.Pos, error) {
 	n := &counter{c: c, a: a, items: max(1, a.prefix(), a.min, a.max), all: 1}
 	list := a.counted()
@@ -85,7 +85,7 @@ func (c *compiler) containing(a *array, end grammar.Pos) (grammar.Pos, error) {
 	return c.b.Call(n.rules[0], end), nil
 }
 
-// schemaOf is the schema of a conj of one node, or of any value.
+// schemaOf returns the schema of a conj of one node, or the schema of any value.
 func (c *compiler) schemaOf(k conj) any {
 	if len(k) == 0 {
 		return true
@@ -93,7 +93,7 @@ func (c *compiler) schemaOf(k conj) any {
 	return c.nodes[k[0]].v
 }
 
-// place reads what follows some items.
+// place returns a position that reads the rest after a number of items.
 func (n *counter) place(items, place int) (grammar.Pos, error) {
 	enough := items >= n.a.min
 	for _, k := range n.list {
@@ -123,8 +123,8 @@ func (n *counter) place(items, place int) (grammar.Pos, error) {
 	return n.c.b.Split(alts...), nil
 }
 
-// choose returns what an item satisfies that counts for the contains of the bits of which, and the
-// place after it; ok is false if there would be too many.
+// choose returns a schema for an item that counts for the contains of the bits of which, and the
+// place after it. ok is false if there would be too many.
 func (n *counter) choose(item conj, place, which int) (schema conj, to int, ok bool) {
 	to = place
 	for i, k := range n.list {

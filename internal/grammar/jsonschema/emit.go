@@ -5,7 +5,7 @@ import (
 	"github.com/heftai/heft/internal/grammar/jsontext"
 )
 
-// emit reads a value of s, whose schema is at path.
+// emit returns a position that reads a value of s, then next. path is the path of the schema.
 func (c *compiler) emit(s *set, path string, next grammar.Pos) (grammar.Pos, error) {
 	var alts []grammar.Pos
 	if s.null {
@@ -48,7 +48,7 @@ func (c *compiler) emit(s *set, path string, next grammar.Pos) (grammar.Pos, err
 	return c.b.Split(alts...), nil
 }
 
-// space reads white space or nothing.
+// space returns a position that reads optional white space, then next.
 func (c *compiler) space(next grammar.Pos) grammar.Pos {
 	return c.b.Split(c.b.Term(c.b.Library().Named("space", jsontext.Space), next), next)
 }
@@ -128,8 +128,8 @@ const (
 	maxUniqueChoices = 1 << 16
 )
 
-// unique reads an array whose items are some of few values, none of them twice. A place in it is which
-// of them were read.
+// unique reads an array whose items are distinct and come from a few values. A place in it is the
+// set of items that were read.
 type unique struct {
 	c      *compiler
 	values []string
@@ -139,7 +139,8 @@ type unique struct {
 	err    error
 }
 
-// uniqueItems reads an array whose items are some of few values, none of them twice.
+// uniqueItems returns a position that reads an array whose items are distinct and come from a few
+// values.
 func (c *compiler) uniqueItems(a *array, end grammar.Pos) (grammar.Pos, error) {
 	s, err := c.normal(a.item(0))
 	if err != nil {
@@ -164,7 +165,7 @@ func (c *compiler) uniqueItems(a *array, end grammar.Pos) (grammar.Pos, error) {
 	return at, u.err
 }
 
-// place reads what follows the values that are marked in used.
+// place returns a position that reads the rest after the values that are marked in used.
 func (u *unique) place(used []byte, have int) grammar.Pos {
 	if at, ok := u.after[string(used)]; ok {
 		return at
@@ -194,7 +195,7 @@ func (u *unique) place(used []byte, have int) grammar.Pos {
 	return at
 }
 
-// values returns the texts of s if they are few; ok is false if not.
+// values returns the texts of s if there are few. ok is false otherwise.
 func (s *set) values() (list []string, ok bool) {
 	if len(s.arrays)+len(s.objects) > 0 {
 		return nil, false

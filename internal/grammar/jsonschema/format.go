@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/internal/grammar/regex"
 )
 
-// format is how the strings of a format look.
+// format describes the strings of a format.
 type format struct {
 	pattern string
 	most    int // characters; 0: any number

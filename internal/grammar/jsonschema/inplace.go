@@ -62,7 +62,7 @@ func (r *reader) dynamicRef(s *set) (*set, error) {
 	return s, nil
 }
 
-// resolve finds what a reference inside the document names.
+// resolve returns the schema that a reference inside the document names.
 func (c *compiler) resolve(ref, path string) (v any, at string, err error) {
 	base, fragment, _ := strings.Cut(ref, "#")
 	v = c.root
@@ -124,7 +124,7 @@ func sameID(o *object, base string) bool {
 	return ok && (id == base || strings.HasSuffix(id, "/"+base) && !strings.Contains(base, "://"))
 }
 
-// find returns the first object below v that is wanted, nil if there is none.
+// find returns the first object below v for which wanted is true, or nil.
 func (c *compiler) find(v any, depth int, wanted func(*object) bool) any {
 	if c.spend(1) != nil {
 		return nil
@@ -247,7 +247,7 @@ func (c *compiler) constantObject(v *object, path string) (*record, error) {
 	return &record{min: len(v.keys), max: len(v.keys), required: v.keys, layers: []recordLayer{layer}}, nil
 }
 
-// spellings returns how a number is written: as in the schema, and as an integer if it is one.
+// spellings returns the spellings of a number: as in the schema, and as an integer if it is one.
 func spellings(n json.Number) ([]string, bool) {
 	r, ok := rational(n)
 	if !ok {

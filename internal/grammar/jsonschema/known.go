@@ -2,7 +2,7 @@ package jsonschema
 
 import "strings"
 
-// known are the keywords that are enforced, or that say where schemas are.
+// known are the keywords that are enforced, or that contain or identify schemas.
 var known = words(`type enum const allOf anyOf oneOf not if then else
 	properties patternProperties additionalProperties unevaluatedProperties propertyNames required minProperties maxProperties
 	dependencies dependentRequired dependentSchemas
@@ -10,8 +10,8 @@ var known = words(`type enum const allOf anyOf oneOf not if then else
 	minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf
 	$schema $id id $ref $dynamicRef $recursiveRef $anchor $dynamicAnchor $recursiveAnchor $defs definitions $vocabulary`)
 
-// annotations say nothing about which documents are valid: those of JSON Schema and of OpenAPI, and what
-// generators and editors add.
+// annotations are keywords that do not affect validity: those of JSON Schema and of OpenAPI, and
+// those that generators and editors add.
 var annotations = words(`title description default examples example deprecated readOnly writeOnly $comment
 	contentMediaType contentEncoding contentSchema
 	externalDocs xml discriminator
@@ -25,8 +25,9 @@ func words(text string) map[string]bool {
 	return set
 }
 
-// keywords fails if the schema has a keyword that cannot be enforced: one that is refused, or one that no
-// draft of JSON Schema defines, such as a misspelled one. Annotations pass, and names that begin with x-.
+// keywords returns an error if the schema has a keyword that cannot be enforced: one that is
+// refused, or one that no draft of JSON Schema defines, such as a misspelled one. It accepts
+// annotations and names that start with x-.
 func (r *reader) keywords() error {
 	for _, key := range r.o.keys {
 		why, bad := refused[key]

@@ -62,7 +62,7 @@ func (r *reader) condition(s *set) (*set, error) {
 	return r.any(s, []*set{a, b}, "if")
 }
 
-// negation returns the values that do not satisfy a schema.
+// negation returns the set of values that do not satisfy a schema.
 func (r *reader) negation(v any, path string) (*set, error) {
 	k, err := r.sub(v, path)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *str) free() bool {
 	return s.texts == nil && s.min == 0 && s.max < 0 && len(s.patterns)+len(s.formats)+len(s.not) == 0
 }
 
-// negate returns arrays that a does not allow.
+// negate returns the arrays that a does not allow.
 func (a *array) negate() (list []*array, ok bool) {
 	if len(a.layers)+len(a.contains) > 0 || a.unique != "" {
 		return nil, false
@@ -142,7 +142,7 @@ func (a *array) negate() (list []*array, ok bool) {
 	return list, true
 }
 
-// negateRecord returns objects that o does not allow: each of them breaks one of its rules.
+// negateRecord returns the objects that o does not allow. Each breaks one of o's rules.
 func (c *compiler) negateRecord(o *record, path string) ([]*record, error) {
 	if o.names != nil {
 		return nil, fail(path, "the opposite of propertyNames is not supported")
@@ -178,7 +178,7 @@ func (c *compiler) negateRecord(o *record, path string) ([]*record, error) {
 	return list, nil
 }
 
-// opposite makes a node of what does not satisfy k.
+// opposite returns a node for the values that do not satisfy k.
 func (c *compiler) opposite(k conj, path string) (conj, error) {
 	if len(k) == 0 {
 		id, err := c.add(false, path)

@@ -6,10 +6,10 @@ import (
 	"github.com/heftai/heft/internal/grammar/dfa"
 )
 
-// maxInPlace is how deep schemas may apply others to the same value.
+// maxInPlace is the maximum depth of schemas that apply other schemas to the same value.
 const maxInPlace = 100
 
-// normal returns the set of a conj. The caller does not change it.
+// normal returns the set of a conj. The caller must not change it.
 func (c *compiler) normal(k conj) (*set, error) {
 	if len(k) == 0 {
 		return anySet, nil
@@ -205,10 +205,10 @@ func (r *reader) oneOf(s *set) (*set, error) {
 	return r.any(anySet, list, "oneOf")
 }
 
-// maxProof is how deep it is looked for a proof that schemas exclude each other.
+// maxProof is the maximum depth of a proof that schemas exclude each other.
 const maxProof = 4
 
-// provablyEmpty reports whether it is certain that s allows nothing.
+// provablyEmpty reports whether s certainly allows no value.
 func (c *compiler) provablyEmpty(s *set, depth int) (bool, error) {
 	if s.null || s.yes || s.no || depth > maxProof {
 		return false, nil

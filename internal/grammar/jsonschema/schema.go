@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/internal/grammar/dfa"
 )
 
-// An Error says which part of a schema cannot be enforced, or is wrong.
+// An Error says which part of a schema is invalid or cannot be enforced.
 type Error struct {
 	Path    string // of the keyword or the schema, such as properties.a.not; "" for the schema itself
 	Message string
@@ -50,7 +50,7 @@ func Append(b *grammar.Builder, schema []byte, next grammar.Pos) (grammar.Pos, e
 	return add(b, schema, false, nil, next)
 }
 
-// AppendObject is Append for the objects among the documents.
+// AppendObject is Append, restricted to documents that are objects.
 func AppendObject(b *grammar.Builder, schema []byte, next grammar.Pos) (grammar.Pos, error) {
 	return add(b, schema, true, nil, next)
 }
@@ -99,7 +99,7 @@ func (c *compiler) begin(k conj, objects bool, next grammar.Pos) (grammar.Pos, e
 	return c.b.Call(rule, next), nil
 }
 
-// publicError gives errors of grammars the type *Error.
+// publicError converts errors of grammars to the type *Error.
 func publicError(err error) error {
 	var own *Error
 	switch {
@@ -121,11 +121,11 @@ type node struct {
 	path string
 }
 
-// conj are nodes that a value must satisfy together, in ascending order without repetition. None at
-// all are satisfied by any value.
+// conj are nodes that a value must satisfy together, in ascending order without repetition. Any
+// value satisfies an empty conj.
 type conj []int32
 
-// maxNodes bounds the schemas of a document.
+// maxNodes is the maximum number of schemas of a document.
 const maxNodes = 1 << 16
 
 type compiler struct {
@@ -142,7 +142,7 @@ type compiler struct {
 	layout *Layout // nil: JSON
 }
 
-// task is a rule that has no begin yet.
+// task is a rule whose start is not defined yet.
 type task struct {
 	rule grammar.Rule
 	c    conj
@@ -202,7 +202,7 @@ func (k conj) key() string {
 	return b.String()
 }
 
-// path is the place of a conj, for errors.
+// path returns the path of a conj for errors.
 func (c *compiler) path(k conj) string {
 	if len(k) == 0 {
 		return ""

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// set is what values are allowed: for each type any of the alternatives.
+// set is a set of allowed values: for each JSON type the alternatives.
 type set struct {
 	null, yes, no bool
 	numbers       []*number
@@ -14,7 +14,7 @@ type set struct {
 	objects       []*record
 }
 
-// number is a kind of numbers.
+// number is a set of numbers.
 type number struct {
 	integer  bool
 	min, max *limit // nil: none
@@ -29,7 +29,7 @@ type limit struct {
 	strict bool
 }
 
-// str is a kind of strings.
+// str is a set of strings.
 type str struct {
 	texts    []string // if not nil, the only ones
 	min, max int      // characters; max < 0: any number
@@ -41,7 +41,7 @@ type str struct {
 // place is a text of the schema with its path.
 type place struct{ text, path string }
 
-// array is a kind of arrays that satisfies all layers.
+// array is a set of arrays that satisfy all layers.
 type array struct {
 	min, max int // max < 0: any number
 	layers   []arrayLayer
@@ -49,20 +49,20 @@ type array struct {
 	contains []contains
 }
 
-// arrayLayer says which schema an item has.
+// arrayLayer gives the schemas of items.
 type arrayLayer struct {
 	prefix []conj
 	items  conj
 }
 
-// contains says how many items satisfy a schema.
+// contains limits the number of items that satisfy a schema.
 type contains struct {
 	c        conj
 	min, max int
 	path     string
 }
 
-// item is the schema of item i.
+// item returns the schema of item i.
 func (a *array) item(i int) conj {
 	var k conj
 	for _, l := range a.layers {
@@ -75,7 +75,7 @@ func (a *array) item(i int) conj {
 	return k
 }
 
-// prefix is how many items may have a schema of their own.
+// prefix returns the number of items that may have their own schemas.
 func (a *array) prefix() int {
 	n := 0
 	for _, l := range a.layers {
@@ -84,7 +84,7 @@ func (a *array) prefix() int {
 	return n
 }
 
-// record is a kind of objects that satisfies all layers.
+// record is a set of objects that satisfy all layers.
 type record struct {
 	min, max int // properties; max < 0: any number
 	required []string
@@ -93,7 +93,7 @@ type record struct {
 	minPath  string // of minProperties
 }
 
-// recordLayer says which schema a property has.
+// recordLayer gives the schemas of properties.
 type recordLayer struct {
 	names    []string // in order
 	props    map[string]conj
@@ -115,7 +115,7 @@ func (s *set) empty() bool {
 	return !s.null && !s.yes && !s.no && len(s.numbers)+len(s.strings)+len(s.arrays)+len(s.objects) == 0
 }
 
-// small reports whether s is compiled in place, not as a rule.
+// small reports whether s is compiled inline instead of as a rule.
 func (s *set) small() bool {
 	return len(s.arrays)+len(s.objects) == 0 && len(s.strings)+len(s.numbers) <= 2
 }
@@ -123,7 +123,7 @@ func (s *set) small() bool {
 // maxAlternatives bounds the alternatives of a type.
 const maxAlternatives = 4096
 
-// union adds what t allows to s.
+// union adds the values of t to s.
 func (s *set) union(t *set) {
 	s.null, s.yes, s.no = s.null || t.null, s.yes || t.yes, s.no || t.no
 	s.numbers = append(s.numbers, t.numbers...)
@@ -132,7 +132,7 @@ func (s *set) union(t *set) {
 	s.objects = append(s.objects, t.objects...)
 }
 
-// intersect returns what both allow; ok is false if there are too many alternatives.
+// intersect returns the values that both allow. ok is false if there are too many alternatives.
 func intersect(a, b *set) (s *set, ok bool) {
 	s = &set{null: a.null && b.null, yes: a.yes && b.yes, no: a.no && b.no}
 	most := max(len(a.numbers)*len(b.numbers), len(a.strings)*len(b.strings), len(a.arrays)*len(b.arrays), len(a.objects)*len(b.objects))
@@ -196,7 +196,7 @@ func recordsListed(list []*record, n int) (names int) {
 	return names
 }
 
-// both returns the stricter of two upper limits, where below 0 is none.
+// both returns the stricter of two upper limits. A negative limit means none.
 func both(a, b int) int {
 	if a < 0 {
 		return b

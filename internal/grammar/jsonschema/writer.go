@@ -10,8 +10,8 @@ import (
 	"github.com/heftai/heft/internal/layout"
 )
 
-// writer makes the positions of one object. A place in it is how many of its members were passed and
-// how many properties were written, up to top.
+// writer makes the positions of one object. A place in it is the number of members that were passed
+// and the number of properties that were written, up to top.
 type writer struct {
 	c       *compiler
 	members []member
@@ -19,15 +19,15 @@ type writer struct {
 	laid    bool // in the layout of c
 	end     grammar.Pos
 	least   int
-	most    int // below 0: any number
+	most    int // below 0: no maximum
 	top     int
 	err     error
 }
 
-// maxPlaces bounds the places of an object.
+// maxPlaces is the maximum number of places of an object.
 const maxPlaces = 1 << 16
 
-// write returns the position behind the brace.
+// write returns the position after the opening brace.
 func (w *writer) write(path string) (grammar.Pos, error) {
 	if (len(w.members)+1)*(w.top+1) > maxPlaces {
 		return grammar.Fail, fail(path, "the properties are too many to be counted")

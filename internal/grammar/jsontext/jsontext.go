@@ -1,5 +1,5 @@
-// Package jsontext has the parts of JSON as regular expressions over bytes: strings, numbers and
-// white space.
+// Package jsontext defines the parts of JSON as regular expressions over bytes: strings, numbers
+// and white space.
 package jsontext
 
 import (
@@ -27,10 +27,10 @@ var (
 	exact4 = func(e *dfa.Expr) *dfa.Expr { return dfa.Concat(one('\\'), one('u'), e) }
 )
 
-// plain are the characters that a JSON string has as they are.
+// plain are the characters that need no escape in a JSON string.
 var plain = dfa.Negate([]dfa.Range{{Lo: 0, Hi: 0x1F}, {Lo: '"', Hi: '"'}, {Lo: '\\', Hi: '\\'}})
 
-// char is any character of a string, in any spelling. Half a pair of surrogates is none.
+// char matches any character of a string in any spelling. It does not match a lone surrogate.
 func char() *dfa.Expr {
 	high := dfa.Concat(anyOf("dD"), anyOf("89abAB"), hex, hex)
 	low := dfa.Concat(anyOf("dD"), anyOf("cdefCDEF"), hex, hex)
@@ -46,10 +46,10 @@ func char() *dfa.Expr {
 	)
 }
 
-// String is any string with its quotes.
+// String matches any string with its quotes.
 func String() *dfa.Expr { return dfa.Concat(quote, dfa.Star(char()), quote) }
 
-// Char is one character of ranges in its shortest spelling: as it is, or escaped where it must be.
+// Char matches one character of ranges in its shortest spelling: unescaped if possible.
 func Char(ranges []dfa.Range) *dfa.Expr {
 	alts := []*dfa.Expr{dfa.Runes(dfa.Overlap(ranges, plain))}
 	for _, r := range dfa.Normalise(ranges) {
@@ -64,7 +64,7 @@ func Char(ranges []dfa.Range) *dfa.Expr {
 
 const short = "\b\f\n\r\t\"\\"
 
-// escaped is the escape of a character that a string cannot have as it is.
+// escaped returns the escape of a character that a string cannot contain unescaped.
 func escaped(c rune) *dfa.Expr {
 	if i := strings.IndexRune(short, c); i >= 0 {
 		return dfa.Concat(one('\\'), one(`bfnrt"\`[i]))
@@ -79,15 +79,15 @@ func escaped(c rune) *dfa.Expr {
 // Any are all characters.
 var Any = []dfa.Range{{Lo: 0, Hi: dfa.MaxRune}}
 
-// Short is any string in its shortest spelling, with its quotes.
+// Short matches any string in its shortest spelling, with its quotes.
 func Short() *dfa.Expr { return dfa.Concat(quote, dfa.Star(Char(Any)), quote) }
 
-// Lengths is any string in its shortest spelling with least to most characters.
+// Lengths matches any string in its shortest spelling with least to most characters.
 func Lengths(least, most int) *dfa.Expr {
 	return dfa.Concat(quote, dfa.Repeat(Char(Any), least, most), quote)
 }
 
-// Escape is how a string has a byte of UTF-8, in its shortest spelling.
+// Escape returns the shortest spelling of a byte of UTF-8 in a string.
 func Escape(b byte) string {
 	switch i := strings.IndexByte(short, b); {
 	case i >= 0:
@@ -98,7 +98,7 @@ func Escape(b byte) string {
 	return string([]byte{b})
 }
 
-// Quote writes s in its shortest spelling, with quotes.
+// Quote returns s in its shortest spelling, with quotes.
 func Quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -119,8 +119,8 @@ func Quote(s string) string {
 	return b.String()
 }
 
-// Spellings returns the spellings of s that [Short] matches, for a string without control
-// characters the one of Quote.
+// Spellings returns the spellings of s that [Short] matches. For a string without control
+// characters that is only Quote's.
 func Spellings(s string) []string {
 	text := Quote(s)
 	upper := strings.Builder{}
@@ -142,8 +142,8 @@ func Spellings(s string) []string {
 	return []string{text, upper.String()}
 }
 
-// Space is white space: some blanks, or line breaks with an indentation. It is not empty. Its length
-// has a limit, so that a model cannot go on with it for ever.
+// Space matches white space: some blanks, or line breaks with an indentation. It is not empty. Its
+// length is limited, so that a model cannot write it for ever.
 func Space() *dfa.Expr {
 	const blanks, breaks, indentation = 8, 2, 64
 	blank, newline := anyOf(" \t"), dfa.Concat(dfa.Optional(one('\r')), one('\n'))
@@ -155,32 +155,32 @@ func Space() *dfa.Expr {
 
 func integer() *dfa.Expr { return dfa.Alt(one('0'), dfa.Concat(dfa.Byte('1', '9'), dfa.Star(digit))) }
 
-// Integer is a whole number without fraction and exponent.
+// Integer matches an integer without fraction and exponent.
 func Integer() *dfa.Expr {
 	return dfa.Alt(one('0'), dfa.Concat(dfa.Optional(one('-')), dfa.Byte('1', '9'), dfa.Star(digit)))
 }
 
-// Number is any number.
+// Number matches any number.
 func Number() *dfa.Expr {
 	return dfa.Concat(Decimal(), dfa.Optional(dfa.Concat(anyOf("eE"), dfa.Optional(anyOf("+-")), dfa.Repeat(digit, 1, dfa.Unbounded))))
 }
 
-// Decimal is a number without exponent.
+// Decimal matches a number without an exponent.
 func Decimal() *dfa.Expr {
 	return dfa.Concat(dfa.Optional(one('-')), integer(), dfa.Optional(dfa.Concat(one('.'), dfa.Repeat(digit, 1, dfa.Unbounded))))
 }
 
-// A Bound is a decimal number that a number must reach: its integer digits without leading zeros
-// ("" for 0) and its fraction without trailing zeros.
+// A Bound is a decimal limit of numbers: its integer digits without leading zeros ("" for 0) and
+// its fraction without trailing zeros.
 type Bound struct {
 	Negative       bool
 	Integer, Fract string
-	Strict         bool // the number itself is beyond the bound
+	Strict         bool // the bound itself is not allowed
 }
 
 func (b Bound) zero() bool { return b.Integer == "" && b.Fract == "" }
 
-// AtLeast matches decimals that are at least b, or more than it if it is strict.
+// AtLeast matches decimals that are at least b or, if b is strict, greater.
 func AtLeast(b Bound) *dfa.Expr {
 	minus := one('-')
 	if b.Negative && !b.zero() {
@@ -189,7 +189,7 @@ func AtLeast(b Bound) *dfa.Expr {
 	return magnitude(b, false)
 }
 
-// AtMost matches decimals that are at most b, or less than it if it is strict.
+// AtMost matches decimals that are at most b or, if b is strict, less.
 func AtMost(b Bound) *dfa.Expr {
 	minus := one('-')
 	switch {

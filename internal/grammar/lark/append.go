@@ -10,8 +10,8 @@ import (
 	"github.com/heftai/heft/internal/grammar/regex"
 )
 
-// Append adds the texts of a grammar, in which rules may nest, to another one, before next. It fails with an *Error,
-// [grammar.ErrTooLarge] or [dfa.ErrTooLarge].
+// Append adds the texts of a grammar, whose rules may nest, to another one, before next. It returns
+// an *Error, [grammar.ErrTooLarge] or [dfa.ErrTooLarge].
 func Append(b *grammar.Builder, src string, next grammar.Pos) (grammar.Pos, error) {
 	c, err := newCompiler(src)
 	if err != nil {
@@ -33,16 +33,16 @@ func Append(b *grammar.Builder, src string, next grammar.Pos) (grammar.Pos, erro
 	return at, err
 }
 
-// nester makes positions of rules. What does not nest becomes expressions.
+// nester makes positions from rules. Parts that do not nest become expressions.
 type nester struct {
 	*compiler
 	b         *grammar.Builder
 	rules     map[*symbol]grammar.Rule
 	terminals map[string]*grammar.Terminal // by expression
-	todo      []*symbol                    // rules that have no begin yet
+	todo      []*symbol                    // rules whose start is not defined yet
 }
 
-// text reads what an expression matches.
+// text returns a position that reads a text of an expression.
 func (n *nester) text(expression string, next grammar.Pos) (grammar.Pos, error) {
 	if expression == "" || next == grammar.Fail {
 		return next, nil
@@ -59,7 +59,7 @@ func (n *nester) text(expression string, next grammar.Pos) (grammar.Pos, error) 
 	return n.b.Term(t, next), nil
 }
 
-// symbol reads a rule or a terminal.
+// symbol returns a position that reads a rule or a terminal.
 func (n *nester) symbol(s *symbol, next grammar.Pos) (grammar.Pos, error) {
 	text, err := n.compiler.symbol(s)
 	if err == nil {
@@ -77,13 +77,13 @@ func (n *nester) symbol(s *symbol, next grammar.Pos) (grammar.Pos, error) {
 	return n.b.Call(rule, next), nil
 }
 
-// nested reports whether an error is that a grammar nests.
+// nested reports whether err is the error of a grammar that nests.
 func nested(err error) bool {
 	var own *Error
 	return errors.As(err, &own) && own.Nested
 }
 
-// body reads what a rule is defined as.
+// body returns a position that reads the definition of a rule.
 func (n *nester) body(s *symbol) (grammar.Pos, error) {
 	r, err := s.recursion()
 	if err != nil {
@@ -117,7 +117,7 @@ func (n *nester) body(s *symbol) (grammar.Pos, error) {
 	return one(next), failed
 }
 
-// position reads e, a part of a rule.
+// position returns a position that reads e, a part of a rule.
 func (n *nester) position(e *expr, next grammar.Pos) (grammar.Pos, error) {
 	text, err := n.expression(e, false)
 	switch {
@@ -155,7 +155,8 @@ func (n *nester) position(e *expr, next grammar.Pos) (grammar.Pos, error) {
 	return n.b.Split(alts...), nil
 }
 
-// sequence reads parts one after the other. Neighbours that do not nest are one expression.
+// sequence returns a position that reads the parts in order. Adjacent parts that do not nest become
+// one expression.
 func (n *nester) sequence(parts []*expr, next grammar.Pos) (at grammar.Pos, err error) {
 	at = next
 	for end := len(parts); end > 0 && err == nil; {

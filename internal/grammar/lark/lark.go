@@ -19,9 +19,9 @@ import (
 
 // An Error says what is wrong with a grammar, and where.
 type Error struct {
-	Line    int // from 1; 0 if it is about the whole
+	Line    int // from 1; 0 if the error is about the whole grammar
 	Message string
-	Nested  bool // no regular expression matches the texts, but [Append] takes them
+	Nested  bool // no regular expression matches the texts, but [Append] supports them
 }
 
 func (e *Error) Error() string {
@@ -31,14 +31,14 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("lark: line %d: %s", e.Line, e.Message)
 }
 
-// Limits of the length of an expression, and of all of a grammar together.
+// Limits of the length of one expression, and of all expressions of a grammar together.
 const (
 	maxExpression  = 1 << 16
 	maxExpressions = 1 << 22
 )
 
-// Expression returns a regular expression, as package regex reads it, that matches the texts of a grammar. It fails with
-// an *Error.
+// Expression returns a regular expression, in the syntax of package regex, that matches the texts
+// of a grammar. It returns an *Error if there is none.
 func Expression(src string) (string, error) {
 	c, err := newCompiler(src)
 	if err != nil {
@@ -48,14 +48,14 @@ func Expression(src string) (string, error) {
 	return text + c.skip, err
 }
 
-// compiler makes expressions of symbols.
+// compiler makes expressions from symbols.
 type compiler struct {
 	start  *symbol
-	skip   string // matches ignored text; "" without any
+	skip   string // matches ignored text; "" if there is none
 	done   map[*symbol]string
 	failed map[*symbol]error
 	busy   map[*symbol]bool
-	length int // of all in done
+	length int // total of all in done
 }
 
 func newCompiler(src string) (*compiler, error) {
@@ -111,15 +111,15 @@ func (c *compiler) symbol(s *symbol) (string, error) {
 	return text, nil
 }
 
-// recursion has the alternatives of a rule A by where they call A, without that call.
+// recursion has the alternatives of a rule A by the place where they call A, without that call.
 type recursion[T any] struct {
-	base   []T // nowhere
-	before []T // at the end: "before A"
-	behind []T // at the beginning: "A behind"
-	middle []T // at both ends: "A middle A"
+	base   []T // no call
+	before []T // call at the end: "before A"
+	behind []T // call at the start: "A behind"
+	middle []T // call at both ends: "A middle A"
 }
 
-// recursion parts the alternatives of a rule.
+// recursion classifies the alternatives of a rule.
 func (s *symbol) recursion() (*recursion[[]*expr], error) {
 	r := &recursion[[]*expr]{}
 	for _, parts := range s.alternatives() {
@@ -144,7 +144,7 @@ func (s *symbol) recursion() (*recursion[[]*expr], error) {
 	return r, nil
 }
 
-// body returns the expression of what s is defined as.
+// body returns the expression of the definition of s.
 func (c *compiler) body(s *symbol) (string, error) {
 	if s.terminal() {
 		return c.expression(s.body, true)
@@ -169,8 +169,8 @@ func (c *compiler) body(s *symbol) (string, error) {
 	return joined(&texts), nil
 }
 
-// joined is an expression of what the alternatives match together: "before* base behind*", several of them with a middle
-// in between.
+// joined returns the expression that all alternatives together match: "before* base behind*",
+// several of them with a middle in between.
 func joined(r *recursion[string]) string {
 	one := group(r.base)
 	if len(r.before) > 0 {
@@ -185,7 +185,7 @@ func joined(r *recursion[string]) string {
 	return "(?:" + one + ")"
 }
 
-// group is an expression that matches any of the alternatives.
+// group returns an expression that matches any of the alternatives.
 func group(alternatives []string) string { return "(?:" + strings.Join(alternatives, "|") + ")" }
 
 // expression returns the expression of e, part of a terminal or of a rule.
@@ -219,7 +219,7 @@ func (c *compiler) expression(e *expr, terminal bool) (string, error) {
 	return c.bounded(group(alternatives), e.line)
 }
 
-// spaced is the expression of a terminal where a rule has it: ignored text may stand before it.
+// spaced returns the expression of a terminal inside a rule: ignored text may precede it.
 func (c *compiler) spaced(text string, terminal bool) string {
 	if terminal {
 		return text
@@ -248,7 +248,7 @@ func (c *compiler) bounded(text string, line int) (string, error) {
 	return text, nil
 }
 
-// often is how an expression says how often its last part is there.
+// often returns the quantifier from least to most.
 func often(least, most int) string {
 	if most < 0 {
 		return fmt.Sprintf("{%d,}", least)
@@ -262,7 +262,7 @@ func errorAt(line int, format string, args ...any) *Error {
 
 func (s *symbol) errorf(format string, args ...any) *Error { return errorAt(s.line, format, args...) }
 
-// alternatives are the parts of each alternative of a rule.
+// alternatives returns the parts of each alternative of a rule.
 func (s *symbol) alternatives() (list [][]*expr) {
 	subs := []*expr{s.body}
 	if s.body.kind == alt {

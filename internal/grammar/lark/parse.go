@@ -27,13 +27,13 @@ type expr struct {
 	symbol *symbol
 	subs   []*expr
 	min    int // of a repeat
-	max    int // below 0: without end
+	max    int // below 0: no maximum
 }
 
 // symbol is a rule or, if its name is in capitals, a terminal.
 type symbol struct {
 	name string
-	line int   // where it is defined, or used first
+	line int   // where it is defined or first used
 	body *expr // nil: not defined
 }
 
@@ -88,7 +88,7 @@ func parse(src string) (*source, error) {
 	return &p.source, nil
 }
 
-// line returns the number of the line, from 1. It counts on from where it was asked last.
+// line returns the number of the current line, from 1. It continues counting from the last call.
 func (p *parser) line() int {
 	pos := min(p.pos, len(p.src))
 	if pos < p.pos1 {
@@ -113,7 +113,7 @@ func (p *parser) take(s string) bool {
 	return false
 }
 
-// space skips blanks and comments, and line breaks if lines says so.
+// space skips blanks and comments and, if lines is set, line breaks.
 func (p *parser) space(lines bool) {
 	for p.pos < len(p.src) {
 		switch c := p.src[p.pos]; {
@@ -131,7 +131,7 @@ func (p *parser) space(lines bool) {
 	}
 }
 
-// name reads the name of a symbol; "" if there is none.
+// name reads the name of a symbol. It returns "" if there is none.
 func (p *parser) name() string {
 	n := 0
 	for n < len(p.rest()) && isWord(p.rest()[n]) {
@@ -193,7 +193,7 @@ func (p *parser) define(name string, line int, body *expr) error {
 	return nil
 }
 
-// directive reads a line that begins with %.
+// directive reads a line that starts with %.
 func (p *parser) directive() error {
 	p.pos++
 	word := p.name()
@@ -249,7 +249,8 @@ func (p *parser) imports() error {
 	return nil
 }
 
-// alternatives reads up to what is not part of them: the end of the line, unless the next one begins with |, or a bracket.
+// alternatives reads alternatives up to the end of the line, unless the next line starts with |, or
+// up to a closing bracket.
 func (p *parser) alternatives() (*expr, error) {
 	if p.depth++; p.depth > maxDepth {
 		return nil, p.fail("brackets are nested more than %d deep", maxDepth)
@@ -296,7 +297,7 @@ func (p *parser) sequence() (*expr, error) {
 	}
 }
 
-// repeated reads an atom and how often it is there.
+// repeated reads an atom and its quantifier.
 func (p *parser) repeated() (*expr, error) {
 	if p.parts++; p.parts > maxParts {
 		return nil, p.fail("the grammar has more than %d parts", maxParts)

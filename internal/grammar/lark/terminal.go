@@ -51,13 +51,13 @@ func (p *parser) text() (string, error) {
 	return text, nil
 }
 
-// character is an escape of one character.
+// character returns an escape of one character.
 func character(s string) string {
 	r, _ := utf8.DecodeRuneInString(s)
 	return fmt.Sprintf(`\u{%x}`, r)
 }
 
-// quote is an expression that matches a text alone.
+// quote returns an expression that matches only the given text.
 func quote(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -69,7 +69,7 @@ func quote(s string) string {
 	return b.String()
 }
 
-// quoted reads a string with escapes as Python has them.
+// quoted reads a string with Python's escapes.
 func (p *parser) quoted() (string, error) {
 	begin := p.pos
 	if !p.take(`"`) {
@@ -148,7 +148,7 @@ func (p *parser) regexp() (string, error) {
 	return "(?:" + src + ")", nil
 }
 
-// dotAll is an expression whose dots match line breaks, too.
+// dotAll returns an expression whose dots also match line breaks.
 func dotAll(src string) string {
 	var b strings.Builder
 	inClass := false

@@ -19,7 +19,7 @@ type node struct {
 	kind     kind
 	ranges   []dfa.Range // of a class
 	min, max int         // of a repetition
-	from, to int         // where its quantifier is
+	from, to int         // position of its quantifier
 	negative bool        // of a lookahead
 	subs     []*node
 }
@@ -37,10 +37,10 @@ func (n *node) has(k kind) bool {
 	return false
 }
 
-// An encoder writes one character of ranges.
+// An encoder encodes one character of ranges.
 type encoder func(ranges []dfa.Range) *dfa.Expr
 
-// anchors are what ^ and $ read; nil: they are not allowed.
+// anchors are the expressions that ^ and $ read. nil means that they are not allowed.
 type anchors struct{ begin, end *dfa.Expr }
 
 // expr returns the expression of n.
@@ -75,7 +75,7 @@ func (n *node) expr(encode encoder, a *anchors) (*dfa.Expr, error) {
 	return dfa.Concat(subs...), nil
 }
 
-// flat returns the parts that n reads one after the other.
+// flat returns the parts that n reads in order.
 func (n *node) flat() []*node {
 	if n.kind != concat {
 		return []*node{n}

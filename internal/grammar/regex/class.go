@@ -12,7 +12,8 @@ import (
 var (
 	digit = []dfa.Range{{Lo: '0', Hi: '9'}}
 	word  = []dfa.Range{{Lo: '0', Hi: '9'}, {Lo: 'A', Hi: 'Z'}, {Lo: '_', Hi: '_'}, {Lo: 'a', Hi: 'z'}}
-	// space is what both ECMAScript and Python call white space, spaces what either does.
+	// space has the characters that are white space in both ECMAScript and Python; spaces has those
+	// that are in either.
 	space = []dfa.Range{{Lo: '\t', Hi: '\r'}, {Lo: ' ', Hi: ' '}, {Lo: 0xA0, Hi: 0xA0}, {Lo: 0x1680, Hi: 0x1680}, {Lo: 0x2000, Hi: 0x200A},
 		{Lo: 0x2028, Hi: 0x2029}, {Lo: 0x202F, Hi: 0x202F}, {Lo: 0x205F, Hi: 0x205F}, {Lo: 0x3000, Hi: 0x3000}}
 	spaces = append([]dfa.Range{{Lo: 0x1C, Hi: 0x1F}, {Lo: 0x85, Hi: 0x85}, {Lo: 0xFEFF, Hi: 0xFEFF}}, space...)
@@ -44,12 +45,12 @@ func table(tables ...*unicode.RangeTable) []dfa.Range {
 	return dfa.Normalise(out)
 }
 
-// maxFolds bounds the ranges of the classes that match letters in both cases.
+// maxFolds is the maximum number of ranges of classes that match letters in both cases.
 const maxFolds = 1 << 17
 
-// folded is a class that matches letters in both cases, if the flag says so.
+// folded returns a class of ranges. If the flag is set, the class matches letters in both cases.
 func (p *parser) folded(ranges []dfa.Range) *node {
-	if !p.fold || p.folds > maxFolds { // too many are an error of count
+	if !p.fold || p.folds > maxFolds { // count returns an error for too many
 		return &node{kind: class, ranges: ranges}
 	}
 	p.folds += 1 + len(ranges)
@@ -122,7 +123,7 @@ func (p *parser) classItem() ([]dfa.Range, error) {
 
 var controls = map[byte]rune{'n': '\n', 't': '\t', 'r': '\r', 'f': '\f', 'v': '\v', 'a': '\a'}
 
-// escape reads what follows a backslash.
+// escape reads the text after a backslash.
 func (p *parser) escape(inClass bool) ([]dfa.Range, error) {
 	if !p.more() {
 		return nil, errorf("the expression ends with a backslash")

@@ -4,7 +4,7 @@ import (
 	"github.com/heftai/heft/internal/grammar/dfa"
 )
 
-// Text returns the automaton of texts in UTF-8 that src matches as a whole. It fails with an *Error
+// Text returns the automaton of the UTF-8 texts that src matches as a whole. It returns an *Error
 // or [dfa.ErrTooLarge].
 func Text(src string, budget *dfa.Budget) (*dfa.DFA, error) {
 	n, err := parse(src)
@@ -26,7 +26,7 @@ func Text(src string, budget *dfa.Budget) (*dfa.DFA, error) {
 }
 
 // Quoted returns the automaton of JSON strings, with their quotes, in whose text src matches
-// somewhere. char writes one character of ranges inside a JSON string. It fails with an *Error or
+// somewhere. char encodes one character of ranges inside a JSON string. It returns an *Error or
 // [dfa.ErrTooLarge].
 func Quoted(src string, char func(ranges []dfa.Range) *dfa.Expr, budget *dfa.Budget) (*dfa.DFA, error) {
 	n, err := parse(src)
@@ -86,7 +86,7 @@ func (q *quoter) search(parts []*node) (*dfa.DFA, error) {
 		}
 		return dfa.Compile(dfa.Concat(before, e, after), q.budget)
 	}
-	// Anchors inside read the quotes themselves.
+	// Inner anchors read the quotes themselves.
 	e, err := middle.expr(q.char, &anchors{q.quote, q.quote})
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ const (
 	maxRepeat = 100_000
 )
 
-// An Error says what is wrong with an expression, or not supported.
+// An Error says which part of an expression is invalid or not supported.
 type Error struct{ Message string }
 
 func (e *Error) Error() string { return "regex: " + e.Message }
@@ -29,7 +29,7 @@ type parser struct {
 	depth int
 	nodes int
 	fold  bool // letters match in both cases
-	folds int  // ranges of classes for which that was done
+	folds int  // ranges of the classes that were folded
 }
 
 func parse(src string) (*node, error) {
@@ -115,7 +115,7 @@ func (p *parser) sequence() (*node, error) {
 	return n, nil
 }
 
-// quantified reads what says how often n repeats.
+// quantified reads the quantifier of n, if there is one.
 func (p *parser) quantified(n *node) (*node, error) {
 	least, most, from := 0, 0, p.pos
 	switch {
@@ -136,7 +136,7 @@ func (p *parser) quantified(n *node) (*node, error) {
 		return nil, errorf("nothing to repeat at byte %d", p.pos)
 	}
 	n = &node{kind: repeat, min: least, max: most, from: from, to: p.pos, subs: []*node{n}}
-	if p.take("?") { // it reads as little as it can, which is the same language
+	if p.take("?") { // a lazy quantifier matches the same language
 		return n, nil
 	}
 	if strings.HasPrefix(p.rest(), "+") {
@@ -148,7 +148,7 @@ func (p *parser) quantified(n *node) (*node, error) {
 	return n, nil
 }
 
-// bounds reads {2}, {2,} or {2,5}. Other braces are text.
+// bounds reads {2}, {2,} or {2,5}. Any other braces are text.
 func (p *parser) bounds() (least, most int, ok bool, err error) {
 	if !strings.HasPrefix(p.rest(), "{") {
 		return 0, 0, false, nil
@@ -191,7 +191,7 @@ func digits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// atom reads one part; nil for a flag that is none.
+// atom reads one part. It returns nil for a flag, which is not a part.
 func (p *parser) atom() (*node, error) {
 	switch c := p.src[p.pos]; c {
 	case '^':
@@ -220,7 +220,7 @@ func (p *parser) atom() (*node, error) {
 	return p.folded([]dfa.Range{{Lo: r, Hi: r}}), nil
 }
 
-// groups that match as their contents do.
+// Prefixes of groups that match what their contents match.
 var plainGroups = []string{"?:", "?P<", "?<"}
 
 func (p *parser) group() (*node, error) {
@@ -262,7 +262,7 @@ func (p *parser) group() (*node, error) {
 	return n, nil
 }
 
-// groupName reads what says that a group is not captured, or its name.
+// groupName reads the prefix of a group: that it is not captured, or its name.
 func (p *parser) groupName() error {
 	for _, begin := range plainGroups {
 		if !p.take(begin) {

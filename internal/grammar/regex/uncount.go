@@ -2,14 +2,14 @@ package regex
 
 import "github.com/heftai/heft/internal/grammar/dfa"
 
-// fewTimes is how often a class may repeat in an automaton without much cost.
+// fewTimes is the number of repetitions of a class up to which an automaton is cheap.
 const fewTimes = 16
 
-// Uncount returns src with one {m,n} of a class replaced by *, and how many characters the texts that
-// src matches as a whole have: src matches the texts of that many characters that open matches. An
-// automaton of src would have a copy of the class for each repetition. ok is false if src has no such
-// repetition of many times, or if another part of it matches texts of several lengths. Without whole,
-// src must be anchored at both ends.
+// Uncount replaces one {m,n} of a class in src by *, and returns the result as open. src matches
+// exactly the texts that open matches and that have least to most characters. An automaton of src
+// would need a copy of the class for each repetition. ok is false if src has no repetition of many
+// times, or if another part of it matches texts of different lengths. If whole is false, src must
+// be anchored at both ends.
 func Uncount(src string, whole bool) (open string, least, most int, ok bool) {
 	n, err := parse(src)
 	if err != nil {
@@ -50,8 +50,8 @@ func Uncount(src string, whole bool) (open string, least, most int, ok bool) {
 	return src[:counted.from] + "*" + src[counted.to:], fixed + counted.min, most, true
 }
 
-// length returns the number of characters of all texts that n matches; same is false if they differ
-// or are very long.
+// length returns the number of characters of all texts that n matches. same is false if their
+// lengths differ or are very large.
 func (n *node) length() (characters int, same bool) {
 	switch n.kind {
 	case class:

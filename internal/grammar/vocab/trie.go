@@ -13,8 +13,8 @@ type Trie struct {
 	Bytes []byte
 	Depth []uint16
 	Skip  []int32
-	// First says where the ids of a node begin in IDs: those of node i are IDs[First[i]:First[i+1]],
-	// those of its subtree IDs[First[i]:First[Skip[i]]].
+	// First has the position in IDs of each node's first id. The ids of node i are
+	// IDs[First[i]:First[i+1]]; those of its subtree are IDs[First[i]:First[Skip[i]]].
 	First []int32
 	IDs   []int32
 }
@@ -22,14 +22,14 @@ type Trie struct {
 // Len returns the number of nodes.
 func (t *Trie) Len() int { return len(t.Bytes) }
 
-// Size returns about how much memory t takes, in bytes.
+// Size returns the approximate memory of t in bytes.
 func (t *Trie) Size() int { return 11*len(t.Bytes) + 4*len(t.IDs) + 120 }
 
 // entry is a token in a trie.
 type entry struct {
 	name []byte
 	id   int32
-	head uint64 // the first bytes of name, by which most names differ
+	head uint64 // the first bytes of name, in which most names differ
 }
 
 // newEntry makes the entry of a token.
@@ -39,7 +39,7 @@ func newEntry(name []byte, id int32) entry {
 	return entry{name, id, binary.BigEndian.Uint64(head[:])}
 }
 
-// newTrie makes a trie. It sorts entries. Names are not empty.
+// newTrie makes a trie. It sorts entries. Names must not be empty.
 func newTrie(entries []entry) *Trie {
 	slices.SortFunc(entries, func(a, b entry) int {
 		if a.head != b.head {
@@ -80,7 +80,7 @@ func newTrie(entries []entry) *Trie {
 	return t
 }
 
-// close notes that the subtrees of nodes end here.
+// close ends the subtrees of nodes at the current position.
 func (t *Trie) close(nodes []int32) {
 	for _, i := range nodes {
 		t.Skip[i] = int32(len(t.Bytes))
@@ -113,7 +113,7 @@ func (t *Trie) Find(name []byte) int32 {
 	return node
 }
 
-// Merge returns a trie of what t has from each of nodes on, each node's own byte first.
+// Merge returns a trie of the subtrees of nodes, each with its node's own byte first.
 func (t *Trie) Merge(nodes []int32) *Trie {
 	var entries []entry
 	var name []byte
