@@ -85,7 +85,7 @@ type (
 		fn   expr
 		args callArgs
 	}
-	// filterExpr is `x | name(args)`; x is nil for what a block captured.
+	// filterExpr is `x | name(args)`; x is nil for the output of a block.
 	filterExpr struct {
 		pos
 		x    expr

@@ -107,8 +107,8 @@ func runeOffset(s string, i, n int) int {
 	return len(s)
 }
 
-// attribute returns getattr(v, name) in the sandbox: what it forbids comes back as an
-// undefined value that fails with a security error when it is used.
+// attribute returns getattr(v, name) in the sandbox. For a forbidden attribute it returns an
+// undefined value whose use fails with a security error.
 func attribute(st *state, v Value, name string) (Value, bool, error) {
 	if strings.HasPrefix(name, "_") {
 		if _, isNamespace := v.(*namespace); !isNamespace && slices.Contains(dunders, name) {
@@ -163,7 +163,7 @@ func attribute(st *state, v Value, name string) (Value, bool, error) {
 	return nil, false, nil
 }
 
-// unsafe returns what the sandbox gives for an attribute it forbids.
+// unsafe returns the sandbox's value of a forbidden attribute.
 func unsafe(v Value, name string) Value {
 	u := undef("access to attribute '%s' of '%s' object is unsafe.", name, typeName(v))
 	u.kind = KindSecurity

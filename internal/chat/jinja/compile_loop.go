@@ -1,8 +1,8 @@
 package jinja
 
-// forLoop compiles a loop. Each turn enters the loop's frame anew, so what one
-// turn sets the next does not see. A recursive loop is a function that the body
-// can call with other items.
+// forLoop compiles a loop. Each iteration enters the loop's frame anew, so variables that are set
+// in one iteration are not visible in the next. A recursive loop is a function that the body can
+// call with other items.
 func (c *compiler) forLoop(s *forStmt, f frame) execFn {
 	walkStmt(s, func(name string, use nameUse) {
 		if use == useStore && name == "loop" {
@@ -115,7 +115,7 @@ func (l *loopCode) run(e, outer *env, v Value, recurse func(Value, int) error, d
 		if sig == sigBreak {
 			break
 		}
-		if sig == sigNone { // a turn that continues does not count, as in Jinja
+		if sig == sigNone { // as in Jinja, an iteration that continues does not count
 			loop.finished = true
 		}
 	}
@@ -126,8 +126,8 @@ func (l *loopCode) run(e, outer *env, v Value, recurse func(Value, int) error, d
 	return sigNone, nil
 }
 
-// loopFilter compiles the `if` of a loop: a generator, so that the test of an item
-// runs only when the loop gets to it.
+// loopFilter compiles the `if` of a loop: a generator that tests an item only when the loop reaches
+// it.
 func (c *compiler) loopFilter(s *forStmt, f frame) func(e *env, items iterator) iterator {
 	if s.test == nil {
 		return nil
@@ -174,7 +174,7 @@ type loopContext struct {
 	after    Value // looked at ahead of its turn, or missing
 	changed  Value // a tuple, what loop.changed last saw
 	recurse  func(items Value, depth int) error
-	finished bool // some turn ran to its end
+	finished bool // an iteration has completed
 }
 
 func (l *loopContext) next() (Value, bool, error) {

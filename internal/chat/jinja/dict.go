@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Dict is a Python dict: a mapping that keeps the order in which keys came.
-// The zero value is an empty dict. Reading is safe for concurrent use, writing
-// is not; what a template was given must not be written while it renders.
+// Dict is a Python dict: a mapping that keeps the insertion order of its keys. The zero value is an
+// empty dict. Reading is safe for concurrent use, writing is not. Do not change the values of a
+// template while it renders.
 type Dict struct {
 	keys  []Value
 	vals  []Value
@@ -152,7 +152,7 @@ func hashKeyAt(k Value, depth int) (Value, error) {
 // anyUndefined is the hash key of all undefined values, which are equal.
 var anyUndefined undefined
 
-// find returns the place of key, -1 if it is absent or no key at all.
+// find returns the index of key, or -1 if it is absent or cannot be a key.
 func (d *Dict) find(key Value) (int, error) {
 	h, err := hashKey(key)
 	if err != nil || d == nil {

@@ -1,21 +1,18 @@
-// Package jinja renders Jinja templates as Jinja2 3.1 does inside an immutable
-// sandbox, with the extensions chat templates expect: trim_blocks and
-// lstrip_blocks, break and continue, the generation tag, a plain-JSON tojson
-// filter, raise_exception, strftime_now.
+// Package jinja renders Jinja templates as Jinja2 3.1 does inside an immutable sandbox, with the
+// extensions that chat templates expect: trim_blocks and lstrip_blocks, break and continue, the
+// generation tag, a plain-JSON tojson filter, raise_exception, strftime_now.
 //
-// The nouns: a [Template] is parsed once and rendered many times, concurrently.
-// A [Value] is a Python value (see its comment for the Go types); [Decode] turns
-// JSON into Values and keeps the order of keys; a [Dict] is an ordered mapping.
-// An [Error] says what kind of failure it is and on which line of the template.
+// A [Template] is parsed once and rendered many times, also concurrently. A [Value] is a Python
+// value (see its comment for the Go types). [Decode] converts JSON to Values and keeps the order of
+// keys. A [Dict] is an ordered mapping. An [Error] has the kind of the failure and the line of the
+// template.
 //
-// The flow: the lexer cuts the source into tokens, the parser makes a tree, the
-// symbol pass decides for every name which variable of which function it is (as
-// Jinja's compiler does, so that its scoping rules hold exactly), and the
-// compiler turns the tree into Go closures over an array of slots.
+// The lexer splits the source into tokens, and the parser builds a tree. The symbol pass resolves
+// every name to a variable of a function, as Jinja's compiler does, so that its scoping rules hold
+// exactly. The compiler converts the tree to Go closures over an array of slots.
 //
-// Templates come from strangers. Rendering is bounded in steps, memory, output
-// and depth by [Limits], templates cannot change the values they are given, and
-// nothing a template does panics.
+// Templates are untrusted. [Limits] bound the steps, memory, output and depth of rendering.
+// Templates cannot change the values that they are given, and no template causes a panic.
 //
-// The package knows nothing of chat messages, models or tokens.
+// The package does not depend on chat messages, models or tokens.
 package jinja

@@ -71,7 +71,7 @@ func (r *reader) types() (*set, error) {
 
 var typeNames = []string{"null", "boolean", "number", "integer", "string", "array", "object"}
 
-// typeNames reads type; nil if it is not there.
+// typeNames reads type. It returns nil if the keyword is missing.
 func (r *reader) typeNames() ([]string, error) {
 	v, ok := r.o.get("type")
 	if !ok {
@@ -93,10 +93,10 @@ func (r *reader) typeNames() ([]string, error) {
 	return names, nil
 }
 
-// maxCount bounds counts of characters, items and properties.
+// maxCount is the maximum of limits of characters, items and properties.
 const maxCount = 1 << 30
 
-// count reads a keyword that counts; found is false if it is not there.
+// count reads a limit. found is false if the keyword is missing.
 func (r *reader) count(keyword string) (n int, found bool, err error) {
 	v, ok := r.o.get(keyword)
 	if !ok {
@@ -114,7 +114,7 @@ func (r *reader) count(keyword string) (n int, found bool, err error) {
 	return 0, false, fail(join(r.path, keyword), "want a whole number from 0 on")
 }
 
-// counts reads a lower and an upper limit; most is -1 without one.
+// counts reads a lower and an upper limit. most is -1 if there is no upper limit.
 func (r *reader) counts(lower, upper string) (least, most int, err error) {
 	if least, _, err = r.count(lower); err != nil {
 		return 0, 0, err
@@ -264,7 +264,7 @@ func (r *reader) items() (layer arrayLayer, found bool, err error) {
 func (r *reader) contains(a *array) error {
 	v, ok := r.o.get("contains")
 	if !ok {
-		return nil // minContains and maxContains have no meaning without it
+		return nil // minContains and maxContains have no effect without contains
 	}
 	path := join(r.path, "contains")
 	k, err := r.sub(v, path)

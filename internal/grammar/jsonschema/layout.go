@@ -13,24 +13,26 @@ import (
 	"github.com/heftai/heft/internal/layout"
 )
 
-// A Layout is how an object is written that is not JSON. Objects within it are written as the kind has it. A layout
-// that writes strings as they are leaves open whether a text is a string or another value, so that a string is not
-// written like a value of a type that the property's schema allows beside strings.
+// A Layout is a notation of objects that is not JSON. Nested values have the notation of the kind.
+// A layout that writes strings unquoted does not distinguish a string from another value. If the
+// property's schema allows another type besides strings, a string is therefore never written like a
+// value of that type.
 type Layout struct {
 	layout.Object
-	// Names are those that a reader of Plain values knows; nil: it knows none, and takes any word for one.
+	// Names are the property names that a reader of Plain values knows. If it is nil, the reader
+	// takes any word for a name.
 	Names []string
-	// Marker reads a text of the layout, which may hold special tokens.
+	// Marker returns a position that reads a text of the layout, which may contain special tokens.
 	Marker func(text string, next grammar.Pos) grammar.Pos
 }
 
-// AppendLaidOut adds the objects that satisfy a schema to a grammar, written as l has it, before
-// next. Errors are of type *Error.
+// AppendLaidOut adds the objects that satisfy a schema to a grammar in the layout l, before next.
+// Errors are of type *Error.
 func AppendLaidOut(b *grammar.Builder, schema []byte, l *Layout, next grammar.Pos) (grammar.Pos, error) {
 	return add(b, schema, true, l, next)
 }
 
-// kind is how nested values are written; 0 is JSON.
+// kind returns the notation of nested values; 0 is JSON.
 func (c *compiler) kind() layout.Kind {
 	if c.layout == nil {
 		return 0
@@ -38,10 +40,10 @@ func (c *compiler) kind() layout.Kind {
 	return c.layout.Kind
 }
 
-// pythonWords are the names that Python has for JSON's.
+// pythonWords maps JSON's words to Python's.
 var pythonWords = map[string]string{"null": "None", "true": "True", "false": "False"}
 
-// word is the spelling of null, true or false.
+// word returns the spelling of null, true or false.
 func (c *compiler) word(json string) string {
 	if c.kind() == layout.Python {
 		return pythonWords[json]
@@ -49,7 +51,7 @@ func (c *compiler) word(json string) string {
 	return json
 }
 
-// text reads a string.
+// text returns a position that reads a string, then next.
 func (c *compiler) text(t *str, path string, next grammar.Pos) (grammar.Pos, error) {
 	if c.kind() != layout.Bare {
 		term, err := c.strTerminal(t, path)
@@ -66,8 +68,8 @@ func (c *compiler) text(t *str, path string, next grammar.Pos) (grammar.Pos, err
 	return c.marked(quote, c.b.Term(term, c.marked(quote, next))), nil
 }
 
-// rawTerminal returns the terminal of strings that are written as they are. write makes their automaton
-// of that of quoted strings, and name says how, for all grammars.
+// rawTerminal returns the terminal of unquoted strings. write makes their automaton from that of
+// quoted strings. name identifies write for all grammars.
 func (c *compiler) rawTerminal(t *str, path, name string, write func(*dfa.DFA) (*dfa.DFA, error)) (*grammar.Terminal, error) {
 	open, whole := *t, *t
 	for _, f := range t.formats {
@@ -100,7 +102,7 @@ func (c *compiler) rawTerminal(t *str, path, name string, write func(*dfa.DFA) (
 	})
 }
 
-// spelled reads the value that a JSON text spells.
+// spelled returns a position that reads the value of a JSON text in the layout.
 func (c *compiler) spelled(v string, next grammar.Pos) (grammar.Pos, error) {
 	switch {
 	case v[0] == '"' && c.kind() == layout.Bare:
@@ -115,7 +117,8 @@ func (c *compiler) spelled(v string, next grammar.Pos) (grammar.Pos, error) {
 	return c.b.Literal(v, next), nil
 }
 
-// argument reads the value of a property of the object that has the layout, with what stands around it.
+// argument returns a position that reads the value of a property of the object with the layout, and
+// the texts around it.
 func (c *compiler) argument(name string, k conj, next grammar.Pos) (grammar.Pos, error) {
 	l := c.layout
 	s, err := c.normal(k)
@@ -175,14 +178,15 @@ func (c *compiler) argument(name string, k conj, next grammar.Pos) (grammar.Pos,
 	return c.b.Split(alts...), nil
 }
 
-// valueFirst returns the layout of a value that comes before its key, the text that no string of it has, and what ends it.
+// valueFirst returns the layout of a value that precedes its key, the text that no string of it
+// contains, and the text that ends it.
 func (l *Layout) valueFirst() (value *Layout, stop, end string) {
 	own := *l
 	own.Equals, own.EqualsText = "", ""
 	return &own, strings.TrimSpace(l.Equals), strings.TrimRight(l.Equals, " \t\r\n")
 }
 
-// marked is a marker before a position that may fail.
+// marked returns a position that reads a marker before next, which may be Fail.
 func (c *compiler) marked(text string, next grammar.Pos) grammar.Pos {
 	if next == grammar.Fail {
 		return next
@@ -190,7 +194,7 @@ func (c *compiler) marked(text string, next grammar.Pos) grammar.Pos {
 	return c.layout.Marker(text, next)
 }
 
-// tagText returns the strings of d as they stand between tags, without those that are other values.
+// tagText returns the strings of d in their form between tags, except those that are other values.
 func (c *compiler) tagText(d *dfa.DFA, others types, stop, end string) (*dfa.DFA, error) {
 	text, err := c.raw(d, stop, end)
 	if err == nil && c.layout.plain() {
@@ -218,11 +222,12 @@ func (c *compiler) tagText(d *dfa.DFA, others types, stop, end string) (*dfa.DFA
 	return dfa.Subtract(text, minus, c.b.Budget)
 }
 
-// rawState is a state of an automaton of quoted strings and how much of the stop the text ends with.
+// rawState is a state of an automaton of quoted strings, and the length of the prefix of the stop
+// that the text ends with.
 type rawState struct{ q, n int32 }
 
-// raw returns the strings of d, an automaton of quoted strings in their shortest spelling, as they
-// are: without quotes and escapes. Followed by end, they have stop at its end and nowhere else.
+// raw returns the strings of d without quotes and escapes. d is an automaton of quoted strings in
+// their shortest spelling. Followed by end, the strings contain stop at its end and nowhere else.
 func (c *compiler) raw(d *dfa.DFA, stop, end string) (*dfa.DFA, error) {
 	step := func(s rawState, b byte) (rawState, bool) {
 		n := matched(stop, s.n, b)
@@ -265,7 +270,8 @@ var allBytes = func() string {
 	return string(b[:])
 }()
 
-// matched returns how much of stop a text ends with after b, if it ended with n bytes of it.
+// matched returns the length of the prefix of stop that a text ends with after b, if it ended with
+// n bytes of it.
 func matched(stop string, n int32, b byte) int32 {
 	for {
 		if int(n) < len(stop) && stop[n] == b {
@@ -304,7 +310,7 @@ func withoutOne(stop string, d *dfa.DFA, budget *dfa.Budget) (*dfa.DFA, error) {
 	return dfa.Build(rawState{q: d.Start()}, allBytes, step, func(s rawState) bool { return d.Accepts(s.q) }, budget)
 }
 
-// names reports whether l has a way to write the name of a property.
+// names reports whether l can write the name of a property.
 func (l *Layout) names(name string) bool {
 	switch {
 	case l.Kind != layout.Tags:

@@ -11,10 +11,10 @@ import (
 
 func (l *Layout) plain() bool { return l.Plain.Key != "" }
 
-// listed reports whether only names that the schema lists can be written.
+// listed reports whether only names in the schema can be written.
 func (l *Layout) listed() bool { return l.Named() || l.Flipped || l.plain() && l.Names != nil }
 
-// plainKey tells Plain texts of a layout from others.
+// plainKey returns a key that identifies the Plain texts of a layout.
 func (l *Layout) plainKey() string {
 	if !l.plain() {
 		return ""
@@ -22,10 +22,10 @@ func (l *Layout) plainKey() string {
 	return fmt.Sprintf("%+v %q", l.Plain, l.Names)
 }
 
-// neverText is in no text.
+// neverText occurs in no text.
 const neverText = "\xFF"
 
-// ends returns the text that no string of a property has, and what ends its value.
+// ends returns the text that no string of a property contains, and the text that ends its value.
 func (l *Layout) ends(name string) (stop, end string) {
 	switch {
 	case l.plain():
@@ -36,7 +36,7 @@ func (l *Layout) ends(name string) (stop, end string) {
 	return strings.ReplaceAll(l.Stop, layout.KeyMark, name), strings.ReplaceAll(l.End, layout.KeyMark, name)
 }
 
-// stops are the texts that strings within other values do not have.
+// stops returns the texts that strings within other values must not contain.
 func (l *Layout) stops() []string {
 	switch {
 	case l.plain():
@@ -50,7 +50,7 @@ func (l *Layout) stops() []string {
 		} else if strings.Trim(l.Plain.Close, `"`) != "" {
 			stops = []string{l.Plain.Close}
 		}
-		if !strings.Contains(l.Plain.Next, "\n") { // else no string of JSON has it
+		if !strings.Contains(l.Plain.Next, "\n") { // otherwise no string of JSON contains it
 			stops = append(stops, key)
 		}
 		return stops
@@ -63,7 +63,8 @@ func (l *Layout) stops() []string {
 	return []string{before}
 }
 
-// scalars reports whether arrays and objects cannot be written, because their punctuation may end a value.
+// scalars reports whether arrays and objects cannot be written, because their punctuation could end
+// a value.
 func (l *Layout) scalars() bool {
 	structural := func(stop string) bool { return strings.Trim(stop, "{}[],:\" \t\r\n") == "" }
 	if l.plain() {
@@ -75,8 +76,8 @@ func (l *Layout) scalars() bool {
 	return structural(l.Stop)
 }
 
-// structured reports whether the reader of a property takes an object or a list up to its last bracket, because the
-// property's schema says that it is no string.
+// structured reports whether the reader of a property reads an object or a list up to its last
+// bracket, because the property's schema excludes strings.
 func (c *compiler) structured(name string) bool {
 	root, _ := c.root.(*object)
 	if root == nil {
@@ -98,7 +99,7 @@ func (c *compiler) structured(name string) bool {
 	return len(list) > 0 && !slices.ContainsFunc(list, func(v any) bool { return v == nil || v == "string" })
 }
 
-// plainText returns the texts that end where the reader of a plain value takes them to end.
+// plainText returns the texts that end where the reader of a plain value ends them.
 func (c *compiler) plainText(text *dfa.DFA) (*dfa.DFA, error) {
 	l, anything := c.layout, dfa.Star(dfa.Byte(0, 0xFF))
 	blank := dfa.Alt(dfa.Byte(' ', ' '), dfa.Byte('\t', '\t'))
@@ -133,7 +134,8 @@ func (c *compiler) plainText(text *dfa.DFA) (*dfa.DFA, error) {
 	return dfa.Subtract(text, minus, c.b.Budget)
 }
 
-// runsOn are the beginnings of a text, of so many bytes at least, that what follows a value completes, or may.
+// runsOn returns the prefixes of a text, of at least least bytes, that the text after a value
+// completes or may complete.
 func (l *Layout) runsOn(text string, least int) (begins []string) {
 	for n := least; n < len(text); n++ {
 		rest := text[n:]
@@ -144,7 +146,7 @@ func (l *Layout) runsOn(text string, least int) (begins []string) {
 	return begins
 }
 
-// words are the names that end a plain value.
+// words matches the names that end a plain value.
 func (l *Layout) words() *dfa.Expr {
 	var alts []*dfa.Expr
 	for _, name := range l.Names {
@@ -161,7 +163,7 @@ func (l *Layout) words() *dfa.Expr {
 	return dfa.Repeat(dfa.Alt(alts...), 1, dfa.Unbounded)
 }
 
-// isWord reports whether a reader takes name for the name of a property where nothing quotes it.
+// isWord reports whether a reader takes an unquoted name for the name of a property.
 func isWord(name string) bool {
 	return name != "" && len(name) <= maxBareName && strings.IndexFunc(name, func(r rune) bool { return r < 0x80 && !isWordByte(byte(r)) }) < 0
 }

@@ -20,7 +20,7 @@ const (
 	everyType = nullType | boolType | numberType | arrayType | objectType
 )
 
-// texts are the texts that may stand for a value of one of the types.
+// texts matches the texts that may stand for a value of one of the types.
 func (t types) texts() *dfa.Expr {
 	space := dfa.Star(dfa.Alt(dfa.Byte('\t', '\r'), dfa.Runes([]dfa.Range{
 		{Lo: ' ', Hi: ' '}, {Lo: 0x85, Hi: 0x85}, {Lo: 0xA0, Hi: 0xA0}, {Lo: 0x1680, Hi: 0x1680}, {Lo: 0x2000, Hi: 0x200A},
@@ -53,11 +53,12 @@ func (t types) texts() *dfa.Expr {
 	return dfa.Concat(space, dfa.Alt(alts...), space)
 }
 
-// lookalikes are the types of values as which a reader might take the text of a string of s, the set
-// of the property name. The reader knows the property's schema, but does not follow references.
+// lookalikes returns the types of values that a reader might read from the text of a string of s,
+// the set of the property name. The reader knows the property's schema, but does not follow
+// references.
 func (c *compiler) lookalikes(s *set, name string) types {
 	if c.layout.Equals != c.layout.EqualsText || s.any() {
-		return 0 // the text says what it is, or it may be anything
+		return 0 // the text is unambiguous, or it may be anything
 	}
 	root, _ := c.root.(*object)
 	if root == nil {
@@ -87,7 +88,8 @@ func (s *set) any() bool {
 		})
 }
 
-// declared returns the types besides strings that a schema names; known is false if it names none.
+// declared returns the types other than strings that a schema names. known is false if it names
+// none.
 func (c *compiler) declared(v any, depth int) (t types, known bool) {
 	o, _ := v.(*object)
 	if o == nil || depth > 8 {
@@ -146,7 +148,7 @@ func (c *compiler) declared(v any, depth int) (t types, known bool) {
 	return t, known
 }
 
-// typeOf returns the type of a value, 0 for a string.
+// typeOf returns the type of a value, or 0 for a string.
 func typeOf(v any) types {
 	switch v.(type) {
 	case nil:

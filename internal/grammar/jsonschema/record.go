@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/internal/layout"
 )
 
-// property is the schema of a property by its name.
+// property returns the schema of the property with a name.
 func (c *compiler) property(o *record, name string) (conj, error) {
 	var k conj
 	for i := range o.layers {
@@ -73,20 +73,20 @@ func (c *compiler) nameDFA(k conj) (*dfa.DFA, error) {
 	return dfa.Union(list, c.b.Budget)
 }
 
-// member is a property that an object may have.
+// member is a listed property of an object.
 type member struct {
 	name     string
 	c        conj
 	required bool
 }
 
-// others are properties with names that a schema does not list.
+// others are properties whose names a schema does not list.
 type others struct {
 	key *grammar.Terminal
 	c   conj
 }
 
-// members lists the properties of o with names; ok is false if a required one is impossible.
+// members lists the properties of o with names. ok is false if a required property is impossible.
 func (c *compiler) members(o *record) (list []member, names []string, ok bool, err error) {
 	known := map[string]bool{}
 	required := make(map[string]bool, len(o.required))
@@ -125,7 +125,7 @@ func (c *compiler) members(o *record) (list []member, names []string, ok bool, e
 	return list, names, true, nil
 }
 
-// maxPatterns bounds the patterns of names in one object.
+// maxPatterns is the maximum number of patterns of names in one object.
 const maxPatterns = 16
 
 // nameClass are names that match the same patterns.
@@ -186,7 +186,7 @@ func (c *compiler) splitClasses(classes []nameClass, d *dfa.DFA, pattern string)
 	return slices.DeleteFunc(split, func(k nameClass) bool { return k.d.IsEmpty() }), nil
 }
 
-// others lists what properties with other names o may have.
+// others lists the properties with other names that o may have.
 func (c *compiler) others(o *record, names []string) ([]others, error) {
 	classes, err := c.nameClasses(o)
 	if err != nil {
@@ -211,7 +211,7 @@ func (c *compiler) others(o *record, names []string) ([]others, error) {
 	return out, nil
 }
 
-// other is the schema of a property that no layer names and that matches some patterns.
+// other returns the schema of a property that no layer names and that matches the given patterns.
 func (r *record) other(matched []string) conj {
 	var k conj
 	for i := range r.layers {
@@ -228,7 +228,8 @@ func (r *record) other(matched []string) conj {
 	return k
 }
 
-// keyTerminal returns the terminal of the names of d, nil for all, but not those listed.
+// keyTerminal returns the terminal of the names of d except those in names. If d is nil, it is the
+// terminal of all other names.
 func (c *compiler) keyTerminal(d *dfa.DFA, names []string) (*grammar.Terminal, error) {
 	var texts []string
 	for _, name := range names {
@@ -263,7 +264,7 @@ func (c *compiler) keyTerminal(d *dfa.DFA, names []string) (*grammar.Terminal, e
 	return c.b.Terminal(d), nil
 }
 
-// record reads an object; laid says that it has the layout of c.
+// record returns a position that reads an object. laid means that it has the layout of c.
 func (c *compiler) record(o *record, path string, laid bool, next grammar.Pos) (grammar.Pos, error) {
 	list, names, ok, err := c.members(o)
 	if err != nil || !ok {

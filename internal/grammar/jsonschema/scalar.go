@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/internal/layout"
 )
 
-// strTerminal returns the terminal of the strings of t, one for all grammars that have such strings.
+// strTerminal returns the terminal of the strings of t. All grammars share it.
 func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
 	least, most := t.min, t.max
 	for _, f := range t.formats {
@@ -61,7 +61,7 @@ func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
 	})
 }
 
-// key tells t from other kinds of strings.
+// key returns a key that identifies the set of strings.
 func (t *str) key() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q %t %d %d", t.texts, t.texts == nil, t.min, t.max)
@@ -77,8 +77,8 @@ func (t *str) key() string {
 	return b.String()
 }
 
-// anyString returns the terminal of all strings: in layouts in their shortest spelling, which more
-// readers know.
+// anyString returns the terminal of all strings. In layouts it matches their shortest spelling,
+// which more readers support.
 func (c *compiler) anyString() (*grammar.Terminal, error) {
 	switch c.kind() {
 	case 0:
@@ -150,7 +150,7 @@ func (c *compiler) strDFA(t *str, path string) (*dfa.DFA, error) {
 	return d, err
 }
 
-// combine intersects automata and takes strings away.
+// combine intersects automata and subtracts strings.
 func (c *compiler) combine(parts []*dfa.DFA, not []*str, path string) (*dfa.DFA, error) {
 	d := parts[0]
 	var err error
@@ -181,7 +181,7 @@ func patternError(p place, err error) error {
 	return fail(p.path, "the pattern %q is too large or too complex", p.text)
 }
 
-// admits reports whether a text has the length of t and matches its parts.
+// admits reports whether a text has an allowed length and matches the parts of t.
 func (t *str) admits(text string, parts []*dfa.DFA) bool {
 	n := len([]rune(text))
 	for _, f := range t.formats {
@@ -216,22 +216,22 @@ func (c *compiler) numberTerminal(n *number, path string) (*grammar.Terminal, er
 	if !n.simple() {
 		return lib.Shared(key, func() (*dfa.DFA, error) { return c.numberDFA(n, path) })
 	}
-	alone := &number{integer: n.integer, min: n.min, max: n.max} // it outlives c
+	alone := &number{integer: n.integer, min: n.min, max: n.max} // without c, which it outlives
 	return lib.Late(key, func() *dfa.DFA {
 		own := &compiler{b: grammar.NewBuilder(lib)}
 		d, err := own.numberDFA(alone, path)
 		if err != nil {
-			panic(fmt.Sprintf("jsonschema: %s: %v", key, err)) // simple says that there is none
+			panic(fmt.Sprintf("jsonschema: %s: %v", key, err)) // simple has excluded errors
 		}
 		return d
 	}), nil
 }
 
-// mostDigits is the length of the limits of simple numbers.
+// mostDigits is the maximum length of the limits of simple numbers.
 const mostDigits = 32
 
-// simple reports whether n has limits alone, of few digits, between which there are numbers: an automaton of them can
-// be made later.
+// simple reports whether n only has limits, with few digits and numbers between them. Its automaton
+// can then be made later.
 func (n *number) simple() bool {
 	if n.texts != nil || len(n.multiple)+len(n.not) > 0 {
 		return false
@@ -255,7 +255,8 @@ func (n *number) simple() bool {
 	return low.Cmp(high) <= 0
 }
 
-// whole is the integer that is nearest to a limit and within it: step is 1 for a lower limit, -1 for an upper one.
+// whole returns the integer within a limit that is nearest to it. step is 1 for a lower limit and
+// -1 for an upper one.
 func whole(l *limit, step int64) *big.Int {
 	n := new(big.Int).Div(l.v.Num(), l.v.Denom()) // rounded down, as the denominator is positive
 	switch {
@@ -267,7 +268,7 @@ func whole(l *limit, step int64) *big.Int {
 	return n
 }
 
-// key tells n from other kinds of numbers.
+// key returns a key that identifies the set of numbers.
 func (n *number) key() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%t %q %t", n.integer, n.texts, n.texts == nil)
@@ -343,7 +344,7 @@ func (c *compiler) numberDFA(n *number, path string) (*dfa.DFA, error) {
 	return d, err
 }
 
-// subtractNumber takes the numbers of m from d, in all their spellings without exponent.
+// subtractNumber subtracts the numbers of m from d, in all their spellings without an exponent.
 func (c *compiler) subtractNumber(d *dfa.DFA, m *number, path string) (*dfa.DFA, error) {
 	list := []*number{m}
 	if m.texts != nil {

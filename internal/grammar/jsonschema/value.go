@@ -22,7 +22,7 @@ func (o *object) get(key string) (any, bool) {
 	return v, ok
 }
 
-// maxValueDepth bounds the nesting of a schema.
+// maxValueDepth is the maximum nesting of a schema.
 const maxValueDepth = 512
 
 var errTooDeep = fmt.Errorf("values are nested more than %d deep", maxValueDepth)
@@ -31,13 +31,13 @@ var errTooDeep = fmt.Errorf("values are nested more than %d deep", maxValueDepth
 func parseValue(data []byte) (any, error) {
 	if !json.Valid(data) {
 		var v any
-		return nil, json.Unmarshal(data, &v) // says what is wrong
+		return nil, json.Unmarshal(data, &v) // returns the error
 	}
 	v, _, err := parseValid(data, jsonscan.Space(data, 0), 0)
 	return v, err
 }
 
-// parseValid decodes the value at data[at:] of valid JSON, and returns where it ends.
+// parseValid decodes the value at data[at:] of valid JSON and returns the position after it.
 func parseValid(data []byte, at, depth int) (v any, end int, err error) {
 	if depth > maxValueDepth {
 		return nil, 0, errTooDeep
@@ -88,7 +88,7 @@ func parseObject(data []byte, at, depth int) (v any, end int, err error) {
 	return o, at + 1, nil
 }
 
-// behindComma returns where the next value begins, or the bracket that closes.
+// behindComma returns the position of the next value or of the closing bracket.
 func behindComma(data []byte, at int) int {
 	if at = jsonscan.Space(data, at); data[at] == ',' {
 		return jsonscan.Space(data, at+1)
@@ -96,8 +96,8 @@ func behindComma(data []byte, at int) int {
 	return at
 }
 
-// parseString decodes the string at data[at:], as encoding/json does: half a surrogate pair is U+FFFD, which a
-// jsonscan.Scanner does not take.
+// parseString decodes the string at data[at:]. Like encoding/json, but unlike a jsonscan.Scanner,
+// it decodes a lone surrogate as U+FFFD.
 func parseString(data []byte, at int) (text string, end int) {
 	end, _ = jsonscan.StringEnd(data, at)
 	if inside := data[at+1 : end-1]; bytes.IndexByte(inside, '\\') < 0 && utf8.Valid(inside) {
@@ -124,10 +124,10 @@ func typeName(v any) string {
 	return "object"
 }
 
-// maxExponent bounds the exponent of numbers in schemas.
+// maxExponent is the maximum exponent of numbers in schemas.
 const maxExponent = 400
 
-// rational returns the value of a number; ok is false if its exponent is too large.
+// rational returns the value of a number. ok is false if its exponent is too large.
 func rational(n json.Number) (r *big.Rat, ok bool) {
 	text := n.String()
 	if len(text) > 400 {
@@ -142,7 +142,7 @@ func rational(n json.Number) (r *big.Rat, ok bool) {
 	return new(big.Rat).SetString(text)
 }
 
-// decimal writes r without exponent; ok is false if it has no end or is too long.
+// decimal returns r without an exponent. ok is false if its fraction does not end or is too long.
 func decimal(r *big.Rat) (text string, ok bool) {
 	for places := 0; places <= 2*maxExponent; places++ {
 		text = r.FloatString(places)
