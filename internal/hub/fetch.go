@@ -18,7 +18,7 @@ type fetch struct {
 	meter *meter
 }
 
-// errWhole says that the server sends the whole file instead of parts.
+// errWhole means that the server sends the whole file instead of parts.
 var errWhole = errors.New("the server ignores ranges")
 
 // run downloads the blob and makes the snapshot's file point to it.
@@ -69,7 +69,7 @@ func (f *fetch) blob(ctx context.Context, blob string) error {
 			return p.finish(blob)
 		}
 		if bad := (*spoiled)(nil); !errors.As(err, &bad) {
-			_ = p.save() // what stands there is resumed; the error tells more
+			_ = p.save() // what is on disk is resumed; the original error says more
 			p.file.Close()
 			return err
 		}
@@ -102,8 +102,8 @@ func (f *fetch) fill(ctx context.Context, p *partial) error {
 	})
 }
 
-// much is the number of bytes that count as progress. Connections that bring less are not retried
-// for ever.
+// much is the number of bytes that count as progress. Connections that transfer fewer are not
+// retried for ever.
 const much = 256 << 10
 
 // part makes one request for the rest of part i.

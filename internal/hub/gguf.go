@@ -19,7 +19,7 @@ func CutTag(name string) (repo, tag string) {
 	return repo, tag
 }
 
-// part is what the names of the parts of a split file end with.
+// part matches the end of the names of the parts of a split file.
 var part = regexp.MustCompile(`-\d{5}-of-\d{5}$`)
 
 // ggufStem returns the name of a GGUF model without the numbers of its parts. ok is false for other files and for
@@ -62,8 +62,9 @@ func GGUFFiles(names []string, tag string) ([]string, error) {
 	return found, nil
 }
 
-// CachedGGUF returns the path of the GGUF file of type tag in a snapshot, of a split one the first part. It uses no
-// network. If the cache lacks it, or a part of it, the error has the kind [NotCached].
+// CachedGGUF returns the path of the GGUF file of type tag in a snapshot. For a split file it is
+// the path of the first part. It uses no network. If the cache lacks the file or a part of it, the
+// error has the kind [NotCached].
 func (c *Client) CachedGGUF(repo Repo, revision, tag string) (string, error) {
 	path, err := c.cachedGGUF(repo, revision, tag)
 	return path, inFile(err, repo, "")
@@ -79,7 +80,7 @@ func (c *Client) cachedGGUF(repo Repo, revision, tag string) (string, error) {
 		if err == nil && !d.IsDir() {
 			names = append(names, name)
 		}
-		return nil // what cannot be read is not there
+		return nil // unreadable files count as missing
 	})
 	files, err := GGUFFiles(names, tag)
 	if err != nil {
@@ -93,7 +94,7 @@ func (c *Client) cachedGGUF(repo Repo, revision, tag string) (string, error) {
 	return filepath.Join(dir, filepath.FromSlash(files[0])), nil
 }
 
-// partCount finds the number of parts in the name of one.
+// partCount matches the number of parts in the name of a part.
 var partCount = regexp.MustCompile(`(?i)-of-(\d{5})\.gguf$`)
 
 // tagged reports whether a name ends with a tag, in whatever case.

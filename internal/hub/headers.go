@@ -39,10 +39,9 @@ const (
 	maxHeader  = 100_000_000 // the format's own limit
 )
 
-// FetchHeaders brings config.json, the index and the headers of the shards, and nothing
-// else. config.json and the index go to the snapshot, headers to a folder of their own
-// in the cache; the ref is not changed, so that a snapshot that is whole stays the one
-// that is served.
+// FetchHeaders fetches only config.json, the index and the headers of the shards. config.json and
+// the index are stored in the snapshot, headers in a separate folder of the cache. The ref does not
+// change, so a complete snapshot is still the one that is served.
 func (c *Client) FetchHeaders(ctx context.Context, repo Repo, revision string) (*Headers, error) {
 	h, err := c.fetchHeaders(ctx, repo, revision)
 	if err != nil && ctx.Err() != nil {
@@ -124,7 +123,7 @@ func (p *pull) shards(ctx context.Context, h *Headers, names []string) error {
 	return err
 }
 
-// entry returns what is known of a file. The listing is enough if it has hash and size.
+// entry returns the entry of a file. It uses the listing alone if that has hash and size.
 func (p *pull) entry(ctx context.Context, name string) (file, error) {
 	if e, ok := p.listing.find(name); ok && e.hash != "" && e.size >= 0 && hubcache.UnsafePath(name) == "" {
 		return file{repo: p.repo, commit: p.listing.commit, name: name, hash: e.hash, size: e.size}, nil

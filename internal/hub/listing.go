@@ -116,7 +116,7 @@ func (c *Client) list(ctx context.Context, repo Repo, revision string) (*listing
 	return l, err
 }
 
-// A file is to be fetched. Its fields agree with the listing and the headers.
+// A file is a file to fetch. Its fields agree with the listing and the headers.
 type file struct {
 	repo   Repo
 	commit string
@@ -125,7 +125,7 @@ type file struct {
 	size   int64
 }
 
-// stat asks the hub about a file and compares the answer with the listing.
+// stat requests the headers of a file and checks them against the listing.
 func (c *Client) stat(ctx context.Context, repo Repo, commit string, e entry) (file, error) {
 	f := file{repo: repo, commit: commit, name: e.name}
 	var known facts

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// A MissingError reports a model that is neither a file or folder here nor in the cache.
+// A MissingError reports a model that is neither a local file or folder nor in the cache.
 // [Client.Pull] fetches it.
 type MissingError struct {
 	Repo     Repo
@@ -36,7 +36,8 @@ func (e *MissingError) Error() string {
 // Unwrap returns the cause.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// noModel is the error for a name of neither a file nor a folder, which the cache does not have either.
+// noModel is the error for a name that is neither a file nor a folder and that the cache does not
+// have.
 type noModel struct {
 	name string
 	err  error // of the cache
@@ -49,14 +50,15 @@ func (e noModel) Error() string {
 // Unwrap lets errors.Is find fs.ErrNotExist.
 func (e noModel) Unwrap() []error { return []error{e.err, fs.ErrNotExist} }
 
-// Local returns the path of the model that a user of the commands names: name itself if there is
-// such a file or folder, else the snapshot of NAME, ORG/NAME or ORG/NAME@REVISION in the cache that
-// the environment names. Of ORG/NAME:TYPE it is the GGUF file that pulling it fetches. It uses no network. A complete snapshot has config.json and all weights;
-// if the cache has none, the error is a *MissingError. If name cannot be a model of a hub,
-// errors.Is(err, fs.ErrNotExist) holds.
+// Local returns the path of the model that a user of the commands names. It is name itself if there
+// is such a file or folder, and otherwise the snapshot of NAME, ORG/NAME or ORG/NAME@REVISION in
+// the cache that the environment names. For ORG/NAME:TYPE it is the GGUF file that pulling it
+// fetches. Local uses no network. A complete snapshot has config.json and all weights; if the cache
+// has none, the error is a *MissingError. If name cannot be a model of a hub, the error matches
+// fs.ErrNotExist.
 //
-// Public packages call hubcache.Find instead, which leaves checking the snapshot to the reader of
-// its files.
+// Public packages call hubcache.Find instead, which does not check the snapshot; reading its files
+// does.
 func Local(name string) (string, error) {
 	_, err := os.Stat(name)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +86,7 @@ func Local(name string) (string, error) {
 	switch {
 	case Is(err, NotCached) && repo.Org != "":
 		return "", &MissingError{repo, revision, tag, err}
-	case Is(err, NotCached): // a single word is rather a folder's name
+	case Is(err, NotCached): // a single word is more likely a folder's name
 		return "", noModel{name, err}
 	}
 	return dir, err

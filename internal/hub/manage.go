@@ -18,10 +18,10 @@ import (
 type CachedModel struct {
 	Repo     string    `json:"model"`
 	Commit   string    `json:"commit"`
-	Refs     []string  `json:"revisions"` // branches and tags that mean Commit, sorted
+	Refs     []string  `json:"revisions"` // branches and tags that point to Commit, sorted
 	Dir      string    `json:"folder"`
 	Bytes    int64     `json:"bytes"`    // of its files; snapshots of one model may share them
-	Complete bool      `json:"complete"` // config.json and all weights are there
+	Complete bool      `json:"complete"` // the snapshot has config.json and all weights
 	Pulled   time.Time `json:"pulled"`   // when the snapshot's folder last changed
 }
 
@@ -103,10 +103,10 @@ func (p paths) refs() map[string][]string {
 	return refs
 }
 
-// Remove deletes a snapshot from the cache, with the blobs that no other snapshot uses. An
-// empty revision deletes the whole model. It returns the bytes that were freed. It fails with
-// kind [NotCached] where the cache does not have the revision, and with [Busy] while another
-// process pulls the model. A server that has the files open keeps them until it ends.
+// Remove deletes a snapshot from the cache, with the blobs that no other snapshot uses. An empty
+// revision deletes the whole model. It returns the freed bytes. It fails with kind [NotCached] if
+// the cache does not have the revision, and with [Busy] while another process pulls the model. A
+// server that has the files open can use them until it ends.
 func (c *Client) Remove(repo Repo, revision string) (freed int64, err error) {
 	freed, err = c.remove(repo, revision)
 	return freed, inFile(err, repo, "")
@@ -239,8 +239,8 @@ func used(dir string) int64 {
 	return bytes
 }
 
-// PullSize returns about how many bytes Pull would bring for serving, cached files included,
-// as the hub lists them. A file whose size the hub does not list counts as 0 bytes.
+// PullSize returns the approximate number of bytes that Pull needs for serving, including cached
+// files, according to the hub's listing. A file whose size the hub does not list counts as 0 bytes.
 func (c *Client) PullSize(ctx context.Context, repo Repo, revision string) (int64, error) {
 	if revision == "" {
 		revision = mainRevision

@@ -16,20 +16,20 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 )
 
-// A partial is an unfinished blob: a file with holes, and beside it the state of its parts.
+// A partial is an unfinished blob: a sparse file, and a second file with the state of its parts.
 type partial struct {
 	path, statePath string
 	file            *os.File
 	size            int64
-	step            int64 // bytes of a part, in a new state
+	step            int64 // bytes of a part in a new state
 
 	mu      sync.Mutex
 	state   state
-	resumed int64 // bytes that were there when it was opened
+	resumed int64 // bytes on disk when it was opened
 }
 
-// A spoiled error means that the downloaded bytes are useless. After other errors they are kept: a
-// rejected answer, such as the login page of a network, spoils nothing.
+// A spoiled error means that the downloaded bytes are useless. After other errors they are kept.
+// For example, a rejected answer such as the login page of a network spoils nothing.
 type spoiled struct{ error }
 
 func (e *spoiled) Unwrap() error { return e.error }
@@ -38,7 +38,7 @@ func (e *spoiled) Unwrap() error { return e.error }
 type state struct {
 	Size      int64   `json:"size"`
 	Part      int64   `json:"part"`
-	Validator string  `json:"validator,omitempty"` // the ETag with which the bytes came
+	Validator string  `json:"validator,omitempty"` // the ETag of the response with the bytes
 	Done      []int64 `json:"done"`
 }
 

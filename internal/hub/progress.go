@@ -6,7 +6,7 @@ import "sync"
 type Progress struct {
 	File        string
 	Done, Total int64 // bytes of File
-	AllDone     int64 // bytes of all files that are known to be needed
+	AllDone     int64 // bytes of all files known to be needed
 	AllTotal    int64
 	Fetched     int64 // bytes that came over the network
 }

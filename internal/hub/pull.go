@@ -34,10 +34,9 @@ type Snapshot struct {
 	Fetched int64    `json:"fetched"` // bytes that came over the network now
 }
 
-// Pull brings the files of a revision into the cache and gives the snapshot's folder.
-// Files that the cache has are not fetched again, and a download that was interrupted
-// continues. Offline, it gives the snapshot that the cache holds, if that is whole. All
-// errors but those of ctx are *[Error].
+// Pull downloads the files of a revision to the cache and returns the snapshot. It does not fetch
+// cached files again, and continues an interrupted download. If the client is offline, it returns
+// the cached snapshot if that is complete. All errors except those of ctx are *[Error].
 func (c *Client) Pull(ctx context.Context, repo Repo, o PullOptions) (*Snapshot, error) {
 	s, err := c.pull(ctx, repo, o)
 	if err != nil && ctx.Err() != nil {
@@ -79,7 +78,7 @@ func (c *Client) pull(ctx context.Context, repo Repo, o PullOptions) (*Snapshot,
 	return s, nil
 }
 
-// pullOffline returns the snapshot that the cache holds.
+// pullOffline returns the cached snapshot.
 func (c *Client) pullOffline(repo Repo, revision string) (*Snapshot, error) {
 	dir, err := c.cached(repo, revision)
 	if Is(err, NotCached) {
@@ -100,10 +99,10 @@ type pull struct {
 	repo    Repo
 	listing *listing
 	meter   *meter
-	files   []file // that were brought
+	files   []file // that were fetched
 }
 
-// run fetches the other files first, and then the weights.
+// run fetches the weights after all other files.
 func (p *pull) run(ctx context.Context, o PullOptions) error {
 	names := p.listing.names()
 	if len(o.Include) > 0 {
@@ -167,7 +166,7 @@ func (p *pull) bring(ctx context.Context, names []string) error {
 	})
 }
 
-// look returns what listing and headers say about a file.
+// look returns a file's entry from the listing and the headers.
 func (p *pull) look(ctx context.Context, name string) (file, error) {
 	e, ok := p.listing.find(name)
 	if !ok {

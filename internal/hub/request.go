@@ -16,8 +16,8 @@ type answer struct {
 	facts facts
 }
 
-// facts are the hub's statements about a file in the headers of a response. Only the endpoint's
-// headers count: the host that has the bytes cannot know.
+// facts are the hub's statements about a file in the headers of a response. Only headers of the
+// hub's endpoint count, because the host that serves the bytes does not know them.
 type facts struct {
 	commit string
 	hash   string // the ETag without its marks
@@ -116,7 +116,7 @@ func (c *Client) send(ctx context.Context, method string, at *url.URL, header ht
 			return nil, failf(Corrupt, "%s redirects to an address that is not allowed", at.Host)
 		}
 		if method == http.MethodHead && known.linked && !c.ours(next) {
-			return &answer{response, known}, nil // the hub has said all; where the bytes lie, HEAD may be forbidden
+			return &answer{response, known}, nil // the hub's headers are complete, and the host of the bytes may forbid HEAD
 		}
 		at = next
 	}

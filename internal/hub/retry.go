@@ -13,14 +13,14 @@ import (
 // A transient is a failure that a retry may avoid.
 type transient struct {
 	err   error
-	after time.Duration // what the server asks to wait; 0: nothing
+	after time.Duration // wait that the server requests; 0: none
 }
 
 func (t *transient) Error() string { return t.err.Error() }
 func (t *transient) Unwrap() error { return t.err }
 
-// The waits between tries: the first, the longest of our own, and the longest that a
-// server may ask for.
+// The waits between tries: the first, the client's longest, and the longest that a server may
+// request.
 const (
 	firstWait = 500 * time.Millisecond
 	mostWait  = 30 * time.Second
