@@ -66,7 +66,8 @@ func (c *Chat) Err() error { return public(c.set().Broken()) }
 // pad_token. The caller may change the map.
 func (c *Chat) SpecialTokens() map[string]string { return maps.Clone(c.set().SpecialTokens) }
 
-// SpecialToken returns the special token of a role, such as "eos_token", or "" if the model has none.
+// SpecialToken returns the special token of a role, such as "eos_token", or "" if the model has
+// none.
 func (c *Chat) SpecialToken(role string) string { return c.set().SpecialTokens[role] }
 
 // Render renders a conversation as the model's prompt. Unless conv.Exact is set, it adapts the

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// mostSpare is the size of the spare file, at most a sixteenth of the store. A description that finds no room gets
-	// spareStep of it at a time.
+	// mostSpare is the size of the spare file, at most a sixteenth of the store. A description that
+	// finds no room gets spareStep of it at a time.
 	mostSpare, spareShare, spareStep = 64 << 10, 16, 4 << 10
 	// retryAfter is the time after which states of batches whose write failed are written again.
 	retryAfter = 30 * time.Second

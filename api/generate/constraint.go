@@ -19,7 +19,8 @@ import (
 	"github.com/heftai/heft/internal/grammar/regex"
 )
 
-// A Constraint restricts the content of an answer. Exactly one of its fields other than Field is set.
+// A Constraint restricts the content of an answer. Exactly one of its fields other than Field is
+// set.
 type Constraint struct {
 	Field  string          // name for errors; "" means "constraint"
 	Object bool            // any JSON object

@@ -143,7 +143,8 @@ func indicesOf(messages []Value, role string) (found []int) {
 	return found
 }
 
-// joinSystem moves the texts of the messages at the indices found into one system message at the start.
+// joinSystem moves the texts of the messages at the indices found into one system message at the
+// start.
 func joinSystem(messages []Value, found []int) []Value {
 	first, starts := NewDict("role", "system"), false
 	if len(messages) > 0 {

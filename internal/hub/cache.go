@@ -145,8 +145,8 @@ func (c *Client) cached(repo Repo, revision string) (string, error) {
 	return dir, missing(dir, names)
 }
 
-// snapshotOf returns the folder of a snapshot, which may lack files or not exist. If the cache does not know the
-// revision, the error has the kind [NotCached].
+// snapshotOf returns the folder of a snapshot, which may lack files or not exist. If the cache does
+// not know the revision, the error has the kind [NotCached].
 func (c *Client) snapshotOf(repo Repo, revision string) (string, error) {
 	if revision == "" {
 		revision = mainRevision

@@ -88,6 +88,6 @@ func oneLine(s string) string {
 	return strings.TrimSpace(strings.NewReplacer("\r", "", "\n", "").Replace(s))
 }
 
-// absent reports whether err says that a file or a folder of its path does not exist. A parent that is no folder
-// (HOME=/dev/null) counts.
+// absent reports whether err says that a file or a folder of its path does not exist. A parent that
+// is no folder (HOME=/dev/null) counts.
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }

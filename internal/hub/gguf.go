@@ -12,8 +12,8 @@ import (
 
 const ggufSuffix = ".gguf"
 
-// CutTag splits ORG/NAME:TAG, which names the GGUF file of one type in a repository: ORG/NAME:Q4_K_M. tag is
-// empty where there is none.
+// CutTag splits ORG/NAME:TAG, which names the GGUF file of one type in a repository:
+// ORG/NAME:Q4_K_M. tag is empty where there is none.
 func CutTag(name string) (repo, tag string) {
 	repo, tag, _ = strings.Cut(name, ":")
 	return repo, tag
@@ -22,8 +22,8 @@ func CutTag(name string) (repo, tag string) {
 // part matches the end of the names of the parts of a split file.
 var part = regexp.MustCompile(`-\d{5}-of-\d{5}$`)
 
-// ggufStem returns the name of a GGUF model without the numbers of its parts. ok is false for other files and for
-// projectors of images.
+// ggufStem returns the name of a GGUF model without the numbers of its parts. ok is false for other
+// files and for projectors of images.
 func ggufStem(name string) (stem string, ok bool) {
 	if !strings.HasSuffix(strings.ToLower(name), ggufSuffix) || strings.Contains(strings.ToLower(name[strings.LastIndexByte(name, '/')+1:]), "mmproj") {
 		return "", false
@@ -31,8 +31,9 @@ func ggufStem(name string) (stem string, ok bool) {
 	return part.ReplaceAllString(name[:len(name)-len(ggufSuffix)], ""), true
 }
 
-// GGUFFiles returns the files of the GGUF model among names whose type is tag, as in NAME-Q4_K_M.gguf: one file, or all parts
-// of a split one. If no model or several have the tag, the error lists them.
+// GGUFFiles returns the files of the GGUF model among names whose type is tag, as in
+// NAME-Q4_K_M.gguf: one file, or all parts of a split one. If no model or several have the tag, the
+// error lists them.
 func GGUFFiles(names []string, tag string) ([]string, error) {
 	files := map[string][]string{}
 	var models, matching []string

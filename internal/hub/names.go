@@ -24,8 +24,8 @@ func FromPage(s string) string {
 	return name
 }
 
-// ParseRepo reads ORG/NAME or ORG/NAME@REVISION. Without a revision, revision is empty. A name that a
-// hub rejects is an [Error] of kind [BadName].
+// ParseRepo reads ORG/NAME or ORG/NAME@REVISION. Without a revision, revision is empty. A name that
+// a hub rejects is an [Error] of kind [BadName].
 func ParseRepo(s string) (repo Repo, revision string, err error) {
 	repo, revision, err = hubcache.Parse(s)
 	if err != nil {

@@ -204,8 +204,8 @@ func quote(s string) string {
 	return b.String()
 }
 
-// printable reports whether a character is printable by Python's str.isprintable: it is the space, or
-// neither a separator nor a control, format, surrogate, private or unassigned character.
+// printable reports whether a character is printable by Python's str.isprintable: it is the space,
+// or neither a separator nor a control, format, surrogate, private or unassigned character.
 func printable(r rune) bool {
 	return r == ' ' || unicode.IsGraphic(r) && !unicode.Is(unicode.Z, r)
 }

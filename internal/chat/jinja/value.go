@@ -37,8 +37,8 @@ func NewList(items ...Value) *List { return &List{Items: items} }
 // Markup is text that needs no HTML escaping, what the safe filter makes.
 type markup string
 
-// undefined is the value of a name or member that does not exist. It prints as nothing, is false and
-// empty; anything else done with it is an error with its message.
+// undefined is the value of a name or member that does not exist. It prints as nothing, is false
+// and empty; anything else done with it is an error with its message.
 type undefined struct {
 	message string
 	kind    Kind

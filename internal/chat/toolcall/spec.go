@@ -69,8 +69,8 @@ type form struct {
 	keyed bool
 	// keys are additional keys of objects and their meanings.
 	keys map[string]role
-	// counted ends a number between the opening marker and an object: <call 1>. It is "" if there is
-	// no number.
+	// counted ends a number between the opening marker and an object: <call 1>. It is "" if there
+	// is no number.
 	counted string
 	// countedClose means that the same number and counted follow close, too: </call 1>.
 	countedClose bool

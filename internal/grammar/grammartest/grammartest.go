@@ -1,5 +1,6 @@
-// Package grammartest has what tests of grammars share: a [Matcher] is a grammar or an automaton over
-// bytes, [Match] tries texts that it should match and texts that it should not, and [Bytes] is a tokenizer.
+// Package grammartest has what tests of grammars share: a [Matcher] is a grammar or an automaton
+// over bytes, [Match] tries texts that it should match and texts that it should not, and [Bytes] is
+// a tokenizer.
 package grammartest
 
 import "testing"
@@ -7,8 +8,8 @@ import "testing"
 // A Matcher is a grammar or an automaton.
 type Matcher interface{ Match(text string) bool }
 
-// Match reports the texts of yes that m does not match, and those of no that it does. name says which
-// grammar m is.
+// Match reports the texts of yes that m does not match, and those of no that it does. name says
+// which grammar m is.
 func Match(t testing.TB, name string, m Matcher, yes, no []string) {
 	t.Helper()
 	for _, s := range yes {

@@ -33,9 +33,9 @@ func (r *reader) follow(s *set, target *place) (*set, error) {
 	return r.c.both(s, t, target.path)
 }
 
-// dynamicRef follows $dynamicRef and $recursiveRef. In a schema that is one resource they are references like
-// others. It fails if schemas inside have ids of their own, because the target then depends on the path of references
-// that leads there.
+// dynamicRef follows $dynamicRef and $recursiveRef. In a schema that is one resource they are
+// references like others. It fails if schemas inside have ids of their own, because the target then
+// depends on the path of references that leads there.
 func (r *reader) dynamicRef(s *set) (*set, error) {
 	for _, keyword := range []string{"$dynamicRef", "$recursiveRef"} {
 		target, err := r.text(keyword)

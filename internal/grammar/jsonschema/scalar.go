@@ -101,8 +101,8 @@ func (c *compiler) terminal(t *str, path string) (*grammar.Terminal, error) {
 	return c.b.Library().Shared("string "+t.key(), func() (*dfa.DFA, error) { return c.strDFA(t, path) })
 }
 
-// strDFA returns the automaton of the strings of t in their shortest spelling. It does not limit the
-// length of a format.
+// strDFA returns the automaton of the strings of t in their shortest spelling. It does not limit
+// the length of a format.
 func (c *compiler) strDFA(t *str, path string) (*dfa.DFA, error) {
 	if d := c.dfas[t]; d != nil {
 		return d, nil

@@ -170,7 +170,8 @@ func intersect(a, b *set) (s *set, ok bool) {
 	return s, true
 }
 
-// meeting returns the steps that intersect takes: those of each pair of alternatives, and of what they list.
+// meeting returns the steps that intersect takes: those of each pair of alternatives, and of what
+// they list.
 func meeting(a, b *set) int {
 	pairs := 1 + len(a.numbers)*len(b.numbers) + len(a.strings)*len(b.strings) + len(a.arrays)*len(b.arrays) + len(a.objects)*len(b.objects)
 	texts, checks := numbersListed(a.numbers, len(b.numbers))
@@ -179,7 +180,8 @@ func meeting(a, b *set) int {
 	return 500*pairs + 200*(texts+moreTexts)*(1+checks+moreChecks) + 20*names
 }
 
-// numbersListed counts what n numbers that meet each of list read: the texts, and the most that one text is compared with.
+// numbersListed counts what n numbers that meet each of list read: the texts, and the most that one
+// text is compared with.
 func numbersListed(list []*number, n int) (texts, checks int) {
 	for _, x := range list {
 		texts += n * (len(x.texts) + (len(x.multiple)+len(x.not))/8) // which are copied
