@@ -119,7 +119,7 @@ func (w *patientWriter) FlushError() error {
 }
 
 // Flush implements http.Flusher. An error shows at the next write.
-func (w *patientWriter) Flush() { _ = w.FlushError() } // the next write tells
+func (w *patientWriter) Flush() { _ = w.FlushError() } // the next write returns the error
 
 // Unwrap is used by http.ResponseController.
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -158,8 +158,8 @@ type PlainEnds struct {
 //
 //	First KEY Equals VALUE End { Next KEY Equals VALUE End }
 //
-// and Empty if there are none. Before a string stands EqualsText in place of Equals. With Flipped keys and values change
-// places.
+// or Empty if there are no arguments. Before a string, EqualsText replaces Equals. With Flipped the
+// value comes before the key.
 type CallArguments struct {
 	Kind               ArgumentKind
 	First, Next, Empty string

@@ -29,7 +29,7 @@ func Types() map[string]wire.Types {
 	}
 }
 
-// Samples implements schema.Sampler: the list of a prompt's tokens stands in its place.
+// Samples implements schema.Sampler: the list of a prompt's tokens replaces it.
 func (*promptScores) Samples() []any {
 	return []any{schema.Like{Value: []map[string]promptToken{}}}
 }

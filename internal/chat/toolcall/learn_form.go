@@ -189,7 +189,7 @@ func (l *lesson) stopName() {
 }
 
 // numbered finds calls that have their number before the name, "1. NAME", or before their object,
-// "<call 1>", and returns what stands before the numbers.
+// "<call 1>", and returns the text before the numbers.
 func (l *lesson) numbered(open, join string) (string, string) {
 	const digits = "0123456789"
 	i, k := strings.LastIndexAny(open, digits), strings.LastIndexAny(join, digits)

@@ -20,7 +20,7 @@ const (
 type flavor uint8
 
 const (
-	// jsonFlavor is JSON, copied as it stands.
+	// jsonFlavor is JSON, copied unchanged.
 	jsonFlavor flavor = iota
 	// pythonFlavor is the notation of Python's repr: either quote, True, None, tuples.
 	pythonFlavor

@@ -63,7 +63,7 @@ func (w *writer) write(path string) (grammar.Pos, error) {
 	return after[0], w.err
 }
 
-// separated reads what stands before a property if n were written.
+// separated returns a position that reads the text before a property after n written ones.
 func (w *writer) separated(n int, next grammar.Pos) grammar.Pos {
 	switch {
 	case w.laid && n == 0:
