@@ -117,8 +117,8 @@ func (l *lesson) addField(kind fieldKind, until string) bool {
 	return true
 }
 
-// frame finds the markers around calls: open stands before the first, between (if a
-// template writes several) between two, after follows the last.
+// frame finds the markers around calls. open precedes the first, between (if a template writes
+// several calls) is the text between two, and after follows the last.
 func (l *lesson) frame(open string, between *string, after string) bool {
 	f := &l.form
 	if l.tagged() {
@@ -176,7 +176,7 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 	return true
 }
 
-// stopName has a name that nothing else ends end before the call's end, or before the first parameter.
+// stopName ends a name that has no other end before the call's end, or before the first parameter.
 func (l *lesson) stopName() {
 	f := &l.form
 	if n := len(f.head); n > 0 && l.tagged() && f.head[n-1].until == "" {
@@ -210,8 +210,8 @@ func (l *lesson) numbered(open, join string) (string, string) {
 	return before, again
 }
 
-// numberedClose finds the number of a call in its closing marker, too, "</call 1>". It returns what follows
-// a call, alone and before another one, without that number.
+// numberedClose also finds the number of a call in its closing marker, "</call 1>". It returns the
+// text after a call, alone and before another one, without that number.
 func (f *form) numberedClose(join, after string) (string, string) {
 	marker, ok := strings.CutSuffix(after, f.counted)
 	number := strings.TrimRight(marker, "0123456789")
@@ -224,7 +224,7 @@ func (f *form) numberedClose(join, after string) (string, string) {
 	return marker + rest, marker
 }
 
-// afterValues returns between and after without what closes the last parameter between tags.
+// afterValues returns between and after without the text that closes the last parameter.
 func (l *lesson) afterValues(between *string, after string) (*string, string, bool) {
 	f := &l.form
 	text := func(s string) string {
@@ -246,8 +246,7 @@ func (l *lesson) afterValues(between *string, after string) (*string, string, bo
 	return &rest, after, ok || f.tags.ended
 }
 
-// single is the frame of a section with calls that nothing but a comma parts, or of one
-// call.
+// single returns the frame of a section whose calls are only separated by commas, or of one call.
 func (l *lesson) single(open, join, after string, several bool) {
 	f := &l.form
 	f.open, f.close = open, after
@@ -257,7 +256,7 @@ func (l *lesson) single(open, join, after string, several bool) {
 	f.end, f.close = after, ""
 }
 
-// several is the frame of calls with markers of their own.
+// several returns the frame of calls with their own markers.
 func (l *lesson) several(open, join, after string) bool {
 	f := &l.form
 	call := commonSuffix(open, join)
@@ -265,9 +264,9 @@ func (l *lesson) several(open, join, after string) bool {
 		call, open = join, join
 	}
 	if cut, ok := strings.CutPrefix(call, ">"); ok && strings.HasPrefix(cut, "<") {
-		call = cut // the tags before it end alike
+		call = cut // the tags before it have the same end
 	}
-	if call == "" { // calls have an end, and begin with their names
+	if call == "" { // calls have an end and start with their names
 		rest, ok := strings.CutPrefix(after, join)
 		f.open, f.end, f.close = open, join, strings.TrimSpace(rest)
 		return ok && f.open != "" && f.close != "" && f.head != nil && l.style != pythonStyle
@@ -295,11 +294,11 @@ func (l *lesson) several(open, join, after string) bool {
 	return true
 }
 
-// separated is the frame of a section with a text between its calls.
+// separated returns the frame of a section with a text between its calls.
 func (l *lesson) separated(open, join, after string) bool {
 	shared := commonPrefix(join, after)
 	if i := strings.LastIndexAny(shared, "<["); i >= 0 && !strings.ContainsAny(shared[i:], ">]") {
-		shared = shared[:i] // two tags begin alike
+		shared = shared[:i] // two tags have the same start
 	}
 	f := &l.form
 	f.open, f.close = open, strings.TrimSpace(after[len(shared):])
@@ -308,7 +307,7 @@ func (l *lesson) separated(open, join, after string) bool {
 	return f.open != "" && f.close != "" && f.sep != "" && (f.end == "" || inJSON || l.tagged())
 }
 
-// unmarked is for calls that begin an answer without a marker.
+// unmarked learns calls that start an answer without a marker.
 func (l *lesson) unmarked() bool {
 	switch {
 	case l.form.call != "":
@@ -323,7 +322,7 @@ func (l *lesson) unmarked() bool {
 	return true
 }
 
-// isPunctuation reports whether c ends a name that nothing else ends.
+// isPunctuation reports whether c ends a name that has no other end.
 func isPunctuation(c byte) bool {
 	return !isNameByte(c) || strings.IndexByte("|&?!$%^*~#@+", c) >= 0 || c >= 0x80
 }
