@@ -107,7 +107,7 @@ type Frame struct {
 // Frame returns the frame of one answer. It is needed for a grammar that constrains the content.
 func (c *Chat) Frame(o ParseOptions) Frame { return Frame(c.family().Frame(o.internal())) }
 
-// A CallNotation is how the model writes calls:
+// A CallNotation is the notation in which the model writes calls:
 //
 //	Before NAME Infix ARGUMENTS { Between NAME Infix ARGUMENTS } After
 //

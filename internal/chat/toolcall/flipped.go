@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/layout"
 )
 
-// learnFlipped finds how parameters are written whose value comes before their key:
+// learnFlipped learns the notation of parameters whose value precedes their key:
 //
 //	NAME a TEXT b KEY c TEXT b KEY …
 func (l *lesson) learnFlipped(text string, at span, one probeCall) bool {

@@ -19,7 +19,7 @@ func (l *lesson) tagged() bool {
 	return l.style == tagStyle || l.style == plainStyle || l.style == closedStyle || l.style == flippedStyle
 }
 
-// learnTags finds how parameters are written that stand between tags:
+// learnTags learns the notation of parameters between tags:
 //
 //	NAME a KEY b TEXT c KEY b TEXT …
 func (l *lesson) learnTags(text string, at span, one probeCall) bool {
@@ -103,8 +103,8 @@ func (l *lesson) closes(text string, at span, one probeCall, end string) bool {
 	return ok && end != "" && strings.HasPrefix(strings.TrimSpace(rest), end)
 }
 
-// learnElements finds how parameters are written that end with their key: <KEY>TEXT</KEY>. parts
-// stand before the first key, between it and its text, and before the second key.
+// learnElements learns the notation of parameters that end with their key: <KEY>TEXT</KEY>. parts are
+// the texts before the first key, between it and its text, and before the second key.
 func (l *lesson) learnElements(text string, at span, one probeCall, parts [3]string) bool {
 	a, b, c := parts[0], parts[1], parts[2]
 	before, c, _ := strings.Cut(c, "zqa")
@@ -163,11 +163,11 @@ func lastLine(opening, c string) (line string, row bool) {
 	return opening, false
 }
 
-// learnAssignments finds how parameters are written whose values are JSON and have no other end:
+// learnAssignments learns the notation of parameters whose values are JSON without a closing text:
 //
 //	NAME KEY="text" KEY=7 …
 //
-// parts stand before the first key, between it and its text, and before the second key.
+// parts are the texts before the first key, between it and its text, and before the second key.
 func (l *lesson) learnAssignments(text string, at span, one probeCall, parts [3]string) bool {
 	a, c := parts[0], parts[2]
 	b, ok1 := strings.CutSuffix(parts[1], `"`)
@@ -183,7 +183,7 @@ func (l *lesson) learnAssignments(text string, at span, one probeCall, parts [3]
 	return l.fields(text, at, one, strings.TrimSpace(a[:len(a)-len(opening)]))
 }
 
-// learnPlain finds how parameters are written whose values have no quotes:
+// learnPlain learns the notation of parameters whose values have no quotes:
 //
 //	NAME a KEY b TEXT c KEY b TEXT …
 //

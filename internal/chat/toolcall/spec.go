@@ -118,7 +118,7 @@ const (
 	bodyBare               // after "{", an object with bare keys and strings between special quotes
 )
 
-// tags are how parameters are written that stand between tags:
+// tags describe the notation of parameters between tags:
 //
 //	open KEY key value TEXT close
 type tags struct {
