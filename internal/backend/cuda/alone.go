@@ -4,7 +4,7 @@ package cuda
 
 import "github.com/heftai/heft/internal/backend"
 
-// single and alone are Single and Alone of alone.h.
+// single and alone mirror the structs Single and Alone of alone.h.
 type single struct {
 	weight, stride       uint64
 	x, y                 uint64
@@ -20,14 +20,16 @@ type alone struct {
 	gated, gatedStride, activation, limit uint64
 }
 
-// Of alone.h: the columns of a turn of a block, the bytes of its queue, and the rows of its tiles.
+// Constants of alone.h: the columns that a block reads in one step, the bytes of its queue, and the
+// rows of a tile.
 const aloneTurn, aloneQueue, aloneRows = 1024, 8 * 2 * 16 * productThreads, 16
 
-// mostAloneBytes is the dynamic shared memory of a block at most.
+// mostAloneBytes is the maximum of a block's dynamic shared memory, in bytes.
 const mostAloneBytes = 200 << 10
 
-// aloneProducts computes the first products of ps by one kernel if they are of different tokens that are generated, as those of a
-// token's experts are, and returns how many they are.
+// aloneProducts computes the leading products of ps with one kernel if they are for single
+// generated tokens with different inputs, as the products of a token's routed experts are. It
+// returns how many products it computed.
 func (b *Backend) aloneProducts(ps []backend.Product) (n int) {
 	if !ofTokens(ps) {
 		return 0
@@ -46,14 +48,15 @@ func (b *Backend) aloneProducts(ps []backend.Product) (n int) {
 	return n
 }
 
-// ofTokens reports whether ps may be of different tokens: the first and the last one are. Most are of one token, whose products
-// need not be checked for the kernel of several.
+// ofTokens is a quick check: it reports whether the first and the last product of ps have different
+// single-row inputs. Most lists have one input, and aloneProducts can skip them.
 func ofTokens(ps []backend.Product) bool {
 	first, last := &ps[0], &ps[len(ps)-1]
 	return first.X.Rows() == 1 && first.Role != backend.Prompt && !sameTensor(first.X, last.X)
 }
 
-// addSingle makes product p part i of o, if it can be.
+// addSingle makes product p part i of o. It reports false if the kernel cannot compute p with the
+// other parts.
 func (b *Backend) addSingle(o *alone, i int, p *backend.Product) bool {
 	if !p.Rounded || p.Role == backend.Prompt || p.X.Rows() != 1 || p.Dst.Rows() != 1 {
 		return false
@@ -79,11 +82,12 @@ func (b *Backend) addSingle(o *alone, i int, p *backend.Product) bool {
 	return true
 }
 
-// aloneToken are the bytes of a token in bfloat16, in whole turns.
+// aloneToken returns the bytes of one token's bfloat16 input, padded to a multiple of aloneTurn
+// columns.
 func aloneToken(cols uint64) int { return 2 * aloneTurn * ceil(int(cols), aloneTurn) }
 
-// spread divides the tiles of a pending launch of n parts among the GPU's multiprocessors. If the tokens of a block's tiles do
-// not fit its memory, there are more blocks.
+// spread distributes the tiles of a pending launch of n parts over the GPU's multiprocessors. It
+// starts more blocks if the tokens of a block's tiles do not fit in shared memory.
 func (b *Backend) spread(p *pending, n int) {
 	o := operandsOf[alone](p)
 	parts, rows, tokens := n, aloneRows, int(o.parts[n-1].slot)+1
@@ -93,7 +97,7 @@ func (b *Backend) spread(p *pending, n int) {
 	each := ceil(int(o.parts[0].rows), rows)
 	tiles := parts * each
 	blocks := min(tiles, b.multiprocessors)
-	shared := func() int { // tiles of a block lie in so many parts at most
+	shared := func() int { // shared memory of a block; its tiles may span this many parts
 		return aloneQueue + min(tokens, (ceil(tiles, blocks)+each-2)/each+1)*aloneToken(o.cols)
 	}
 	for shared() > mostAloneBytes && blocks < tiles {
@@ -103,8 +107,8 @@ func (b *Backend) spread(p *pending, n int) {
 	p.x, p.shared = blocks, shared()
 }
 
-// gateAlone makes the pending products of single tokens one kernel with the gate of as many rows, if each row has a pair of
-// them.
+// gateAlone fuses a gate into the pending products of single tokens. It reports false unless the
+// gate has as many rows as the launch has pairs of products.
 func (b *Backend) gateAlone(out, gate, up matrix, rows, cols int, act, limit uint64) bool {
 	p := &b.pending
 	o := operandsOf[alone](p)
@@ -123,7 +127,8 @@ func (b *Backend) gateAlone(out, gate, up matrix, rows, cols int, act, limit uin
 	return true
 }
 
-// reads reports whether n numbers from at on are tokens, which blocks read at any time.
+// reads reports whether n floats from address at on overlap a token, which blocks may read at any
+// time.
 func (o *alone) reads(at, n uint64) bool {
 	for i := range o.parts {
 		if o.parts[i].rows > 0 && overlap(o.parts[i].x, o.cols, at, n) {
@@ -133,5 +138,5 @@ func (o *alone) reads(at, n uint64) bool {
 	return false
 }
 
-// overlap reports whether n numbers from a on and m numbers from b on have common ones.
+// overlap reports whether n floats from address a on and m floats from address b on overlap.
 func overlap(a, n, b, m uint64) bool { return a < b+4*m && b < a+4*n }

@@ -10,9 +10,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-const blockColumns, blockBytes = 32, 34 // of a block of Q8
+const blockColumns, blockBytes = 32, 34 // of a Q8 block
 
-// pages are the keys or values of one layer: strides in bytes.
+// pages describes the keys or values of one layer. Strides are in bytes.
 type pages struct {
 	at, format, page, head, token uint64
 	count                         int
@@ -81,7 +81,7 @@ func (b *Backend) storeRows(kv *backend.KV, name string, t, x tensor.Tensor, slo
 	})
 }
 
-// Attention has a block for each head of each row, and its scores in scratch.
+// Attention starts a block for each head of each row. The scores are in scratch memory.
 func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend.Span, a backend.AttentionArgs) {
 	if b.err != nil {
 		return
@@ -134,10 +134,10 @@ func (b *Backend) Attention(dst, q tensor.Tensor, kv backend.KV, spans []backend
 	}
 }
 
-// scratchBytes is how much the scores of a launch may take where it has several rows.
+// scratchBytes limits the scores of a launch that has several rows.
 const scratchBytes = 64 << 20
 
-// attendSpan calls launch for as many rows of a span as the scratch has scores for.
+// attendSpan calls launch for chunks of a span's rows whose scores fit in the scratch memory.
 func (b *Backend) attendSpan(s *backend.Span, pageTokens int, a *backend.AttentionArgs, launch func(first, rows, pitch int, scores, about, tables uint64)) {
 	table := s.Pages[:ceil(s.Start+s.Rows, pageTokens)]
 	for done := 0; done < s.Rows && b.err == nil; {
@@ -161,7 +161,7 @@ func (b *Backend) attendSpan(s *backend.Span, pageTokens int, a *backend.Attenti
 	}
 }
 
-// checkSpans checks that rows and pages are there.
+// checkSpans checks that the rows and pages of spans exist.
 func (b *Backend) checkSpans(spans []backend.Span, n, pages, pageTokens int) bool {
 	for i := range spans {
 		s := &spans[i]

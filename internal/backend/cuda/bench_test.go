@@ -38,7 +38,8 @@ func benchNew(b *testing.B, gpu *Backend, d meta.DType, dims ...int) tensor.Tens
 	return t
 }
 
-// benchMade are the numbers of benchNumbers, by their bytes and size. Making them takes longer than what is measured.
+// benchMade caches random numbers by dtype and size, because making them takes longer than the
+// measurement.
 var benchMade = map[[2]int][]byte{}
 
 func benchNumbers(bytes, size int) []byte {
@@ -55,7 +56,8 @@ func benchNumbers(bytes, size int) []byte {
 	return made
 }
 
-// benchRandom is memory of the GPU with numbers of either sign between 1 and 2: zeros may be faster.
+// benchRandom returns GPU memory with numbers of magnitude 1 to 2 and either sign. Zeros might be
+// faster.
 func benchRandom(b *testing.B, gpu *Backend, d meta.DType, rows, cols int) tensor.Tensor {
 	b.Helper()
 	t := benchNew(b, gpu, d, rows, cols)
@@ -67,8 +69,8 @@ func benchRandom(b *testing.B, gpu *Backend, d meta.DType, rows, cols int) tenso
 	return t
 }
 
-// BenchmarkLink measures copies of host memory, through the pinned ring beside operations (fill), and with a
-// wait for each chunk (copy), in bytes per second.
+// BenchmarkLink measures copies of host memory in bytes per second: through the pinned ring
+// concurrently with operations (fill), and with a wait for each chunk (copy).
 func BenchmarkLink(b *testing.B) {
 	n := 256 << 20
 	if testing.Short() {
@@ -77,7 +79,7 @@ func BenchmarkLink(b *testing.B) {
 	host := tensor.Tensor{DType: meta.Uint8, Rank: 1, Data: make([]byte, n)}
 	host.Dims[0] = n
 	for i := range host.Data {
-		host.Data[i] = byte(i) // pages that nothing has touched are not there
+		host.Data[i] = byte(i) // touch the pages, so that they are resident
 	}
 	for name, run := range map[string]func(gpu *Backend, t tensor.Tensor, pinned []byte) error{
 		"fill":        func(gpu *Backend, t tensor.Tensor, _ []byte) error { return gpu.Fill(t, host.Data, gpu.Fence()) },
@@ -111,9 +113,9 @@ func BenchmarkLink(b *testing.B) {
 	}
 }
 
-// BenchmarkLinear measures products with bfloat16 matrices of the blocks of models of 1, 8 and 70 billion
-// weights, in bytes of the matrix per second and in operations per second. Up to 64 rows are generated tokens, more
-// are those of a prompt. The matrices of a round do not fit the caches of a GPU.
+// BenchmarkLinear measures products with the bfloat16 matrices of models with 1, 8 and 70 billion
+// weights, in bytes of the matrix per second and in operations per second. Up to 64 rows are
+// generated tokens, more are prompt tokens. The matrices of a round exceed the GPU's caches.
 func BenchmarkLinear(b *testing.B) {
 	shapes, tokens, round := [][2]int{{2048, 8192}, {4096, 4096}, {4096, 14336}, {14336, 4096}, {8192, 28672}}, []int{1, 8, 64, 128, 512, 2048}, 256<<20
 	if testing.Short() {
@@ -153,8 +155,9 @@ func benchLinear(b *testing.B, rows, cols, tokens, matrices int) {
 	b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N*matrices), "us/op")
 }
 
-// BenchmarkAttention measures a layer of a model of 8 billion weights, in bytes of keys and values per second: one
-// generated token, 16 of them, and a prompt of 512 tokens, behind so many positions.
+// BenchmarkAttention measures one layer of a model with 8 billion weights, in bytes of the KV cache
+// per second: one generated token, 16 of them, and a prompt of 512 tokens, after the given number
+// of positions.
 func BenchmarkAttention(b *testing.B) {
 	contexts, layers := []int{512, 8192}, 16
 	if testing.Short() {
@@ -196,7 +199,7 @@ func benchAttention(b *testing.B, sequences, rows, context, layers int) {
 	b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N*layers), "us/op")
 }
 
-// BenchmarkNorm measures what a launch costs at least.
+// BenchmarkNorm measures the minimum cost of a launch.
 func BenchmarkNorm(b *testing.B) {
 	gpu := benchOpen(b)
 	x := benchNew(b, gpu, meta.Float32, 1, 4096)
@@ -211,8 +214,8 @@ func BenchmarkNorm(b *testing.B) {
 	b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N*64), "us/op")
 }
 
-// BenchmarkBlock measures a generated token's pass through blocks of a model of 8 billion weights, in bytes of weights per
-// second.
+// BenchmarkBlock measures the pass of a generated token through blocks of a model with 8 billion
+// weights, in bytes of weights per second.
 func BenchmarkBlock(b *testing.B) {
 	if testing.Short() {
 		benchBlocks(b, blockShape{layers: 1, hidden: 64, inner: 128, heads: 4, kvHeads: 2, dim: 16, context: 32})

@@ -8,13 +8,14 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 )
 
-// One core copies 5 to 10 GB/s, and a link takes 25 to 60, so several goroutines copy to pinned memory.
+// One core copies 5 to 10 GB/s, but a PCIe link transfers 25 to 60 GB/s, so several goroutines copy
+// to pinned memory.
 const mostCopiers = 12
 
-// copiers copy between memory of the host beside their caller.
+// copiers are goroutines that copy between buffers of host memory, concurrently with their caller.
 type copiers struct{ work chan copying }
 
-// A copying is one copy, after which done gets nil, or what the copy's panic was.
+// A copying is one copy. When it ends, done receives nil, or the value of the panic that it caused.
 type copying struct {
 	to, from []byte
 	done     chan any
@@ -33,8 +34,9 @@ func newCopiers(n int) *copiers {
 	return c
 }
 
-// usualCopiers are those of this machine.
+// usualCopiers starts the number of copiers that suits this machine: three quarters of the
+// processors, at most mostCopiers.
 func usualCopiers() *copiers { return newCopiers(max(1, min(mostCopiers, runtime.GOMAXPROCS(0)*3/4))) }
 
-// close ends the goroutines.
+// close ends the goroutines once they have finished their queued copies.
 func (c *copiers) close() { close(c.work) }

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 )
 
-// copyAll copies from to to in pieces, and returns what a piece's panic was.
+// copyAll copies from to to in pieces, and returns the value of a piece's panic, or nil.
 func copyAll(c *copiers, to, from []byte, piece int) (panicked any) {
 	done, pieces := make(chan any, len(from)/piece+1), 0
 	for at := 0; at < len(from); at += piece {
@@ -45,7 +45,8 @@ func TestCopiersCopyAllBytes(t *testing.T) {
 	}
 }
 
-// TestCopiersTellOfFaults: memory that a goroutine cannot read is a fault that its caller learns of, and the copiers go on.
+// TestCopiersTellOfFaults: if a goroutine cannot read memory, its caller gets the fault, and the
+// copiers continue.
 func TestCopiersTellOfFaults(t *testing.T) {
 	c := newCopiers(4)
 	defer c.close()

@@ -14,34 +14,35 @@ import (
 	"github.com/heftai/heft/internal/backend/cuda/driver"
 )
 
-// Options say how a backend computes.
+// Options configure a Backend.
 type Options struct {
-	// Host computes what stays on the host: the router of mixtures. It is not closed by the Backend, and
-	// nothing else may use it at the same time.
+	// Host computes the operations that stay on the host, such as the routing of MoE layers. The
+	// Backend does not close it. Nothing else may use it at the same time.
 	Host backend.Backend
-	// Lanes is the number of partial sums of the CPU's kernels, 8 or 16, whose bits results have.
+	// Lanes is the number of partial sums of the CPU kernels whose results are reproduced bit by
+	// bit: 8 or 16.
 	Lanes int
-	// Fast chooses kernels for tensor cores wherever an operation may round, and other orders of sums. A result
-	// then depends on the GPU's kernels, and not on the CPU's; a row's bits are still the same alone and in any batch.
+	// Fast enables tensor-core kernels and other orders of summation for operations that may round.
+	// Results then differ from the CPU's. A row still has the same bits alone and in any batch.
 	Fast bool
 }
 
-// Backend computes on one GPU. One goroutine uses it at a time, on any thread.
+// Backend computes on one GPU. It may be used from any thread, but only by one goroutine at a time.
 type Backend struct {
 	options         Options
 	context         cu.CUContext
 	queue           driver.Queue
 	functions       functions
-	err             error // the first since Sync
-	lost            error // after which the device cannot be used
+	err             error // the first error since Sync
+	lost            error // the error after which the device is unusable
 	live            allocations
 	shared          shared
-	ring            ring   // small operands
-	bounce          []byte // pinned: copies of memory that is not
+	ring            ring   // of small operands
+	bounce          []byte // pinned; stages copies of memory that is not pinned
 	scratch         scratch
 	pending         pending
-	capability9     bool    // kernels of Options.Fast may begin while the one before them ends, and multiply wide tiles
-	rows            []int32 // of an attention
+	capability9     bool    // kernels of Options.Fast may start before the previous one ends, and multiply wide tiles
+	rows            []int32 // of an attention launch
 	products        products
 	alone           alone
 	attention       attention
@@ -56,7 +57,8 @@ var _ backend.Selective = (*Backend)(nil)
 
 const bounceBytes = 1 << 20
 
-// New opens GPU i of [List].
+// New opens GPU i of [List]. It returns an error if the GPU is unusable or the kernels cannot be
+// loaded.
 func New(i int, o Options) (*Backend, error) {
 	if o.Lanes != 8 && o.Lanes != 16 {
 		return nil, fmt.Errorf("cuda: results cannot have the bits of a CPU with %d lanes, want 8 or 16", o.Lanes)
@@ -107,7 +109,7 @@ func (b *Backend) open(i int) error {
 	if err != nil {
 		return err
 	}
-	// A context and a stream are the driver's handles.
+	// A context and a stream are handles of the driver.
 	b.queue = driver.Queue{Context: *(*unsafe.Pointer)(unsafe.Pointer(&b.context)), Stream: *(*unsafe.Pointer)(unsafe.Pointer(&stream))}
 	if b.bounce, err = b.queue.Pinned(bounceBytes); err != nil {
 		return err
@@ -126,7 +128,7 @@ func (b *Backend) open(i int) error {
 	return err
 }
 
-// allowShared lets kernels take the shared memory that they need.
+// allowShared raises the limit of dynamic shared memory for the kernels that need it.
 func (b *Backend) allowShared() error {
 	for k, n := range sharedBytes {
 		if n == 0 || kernel(k).wide() && !b.capability9 {
@@ -139,14 +141,14 @@ func (b *Backend) allowShared() error {
 	return nil
 }
 
-// fail keeps the first error until Sync.
+// fail records an error, unless one has been recorded since the last Sync.
 func (b *Backend) fail(format string, a ...any) {
 	if b.err == nil {
 		b.err = fmt.Errorf("cuda: "+format, a...)
 	}
 }
 
-// check keeps an error of the driver.
+// check records an error of the driver.
 func (b *Backend) check(op string, err error) {
 	if err == nil {
 		return
@@ -158,13 +160,13 @@ func (b *Backend) check(op string, err error) {
 	b.fail("%s: %w", op, err)
 }
 
-// Lost returns the error after which the GPU cannot be used any more, or nil.
+// Lost returns the error after which the GPU is unusable, or nil.
 func (b *Backend) Lost() error { return b.lost }
 
-// Sync waits for the GPU.
+// Sync waits for the GPU. It returns the first error since the last Sync.
 func (b *Backend) Sync() error {
 	b.check("wait", b.flushed().Wait())
-	if b.err != nil || b.ring.used > ringBytes/2 { // otherwise operands of the passes to come may be there already
+	if b.err != nil || b.ring.used > ringBytes/2 { // otherwise later passes may reuse its operands
 		b.ring.empty()
 	}
 	if f := b.filling; f != nil && b.err == nil {
@@ -175,7 +177,7 @@ func (b *Backend) Sync() error {
 	return err
 }
 
-// Close frees the GPU's memory. The context stays for other backends of the device.
+// Close frees the GPU's memory. It keeps the context, which other backends of the device share.
 func (b *Backend) Close() error {
 	err := b.Sync()
 	b.release()

@@ -12,14 +12,14 @@ import (
 	"github.com/heftai/heft/internal/testenv"
 )
 
-// need skips a test where there is no GPU, nor a simulated one.
+// need skips a test if there is neither a GPU nor a simulated one.
 func need(t *testing.T) {
 	t.Helper()
 	devices, reason := List()
 	testenv.Need(t, "cuda", len(devices) > 0, reason+"; scripts/check-cuda.sh runs the tests on a simulated driver")
 }
 
-// open opens GPU 0 with the lanes of a variant of the CPU, and exact kernels.
+// open opens GPU 0 with exact kernels and the lanes of a CPU variant.
 func open(t *testing.T, variant string) *Backend { return openWith(t, variant, false) }
 
 func openWith(t *testing.T, variant string, fast bool) *Backend {
@@ -40,7 +40,8 @@ func openWith(t *testing.T, variant string, fast bool) *Backend {
 	return b
 }
 
-// hosted are the conformance tests of operations that only training has, or that only the host runs.
+// hosted are the conformance tests of operations that only training uses or that run only on the
+// host.
 var hosted = []string{"AttentionRelative", "Conv2D", "Pool2D"}
 
 func TestConformance(t *testing.T) {
@@ -48,14 +49,14 @@ func TestConformance(t *testing.T) {
 	backendtest.Run(t, func() backend.Backend { return open(t, kernels.Names()[0]) }, hosted...)
 }
 
-// TestConformanceOfFastKernels runs the suite with the kernels for tensor cores.
+// TestConformanceOfFastKernels runs the suite with the tensor-core kernels.
 func TestConformanceOfFastKernels(t *testing.T) {
 	need(t)
 	backendtest.Run(t, func() backend.Backend { return openWith(t, kernels.Names()[0], true) }, hosted...)
 }
 
-// TestSameAsCPU holds law 4: results have the bits of the CPU's, for each variant with fused
-// multiply-adds.
+// TestSameAsCPU checks law 4: results have the same bits as the CPU's, for each variant with fused
+// multiply-add.
 func TestSameAsCPU(t *testing.T) {
 	need(t)
 	for _, variant := range kernels.Names() {

@@ -11,20 +11,20 @@ import (
 	"github.com/heftai/heft/internal/backend/cuda/driver"
 )
 
-// The least compute capability that the kernels run on.
+// leastMajor is the minimum major compute capability of the kernels.
 const leastMajor = 8
 
-// A Device is a GPU that the driver shows.
+// A Device is a GPU that the driver reports.
 type Device struct {
 	Number       int
 	Name         string
-	Memory, Free int64  // bytes; Free is 0 where the device is not used
+	Memory, Free int64  // bytes; Free is 0 if the device is not used
 	Capability   string // such as "8.0"
 	Reason       string // why it is not used, or ""
 }
 
-// List returns the GPUs of this machine, which CUDA_VISIBLE_DEVICES restricts. reason says why there are
-// none, for the user.
+// List returns the GPUs of this machine, restricted by CUDA_VISIBLE_DEVICES. If there are none,
+// reason explains why, for the user.
 func List() (devices []Device, reason string) {
 	if why := driver.Reason(); why != "" {
 		return nil, why
@@ -42,7 +42,7 @@ func List() (devices []Device, reason string) {
 	return devices, reason
 }
 
-// DriverVersion is the newest CUDA version that the driver supports.
+// DriverVersion returns the newest CUDA version that the driver supports.
 func DriverVersion() string {
 	v := cu.Version()
 	return fmt.Sprintf("%d.%d", v/1000, v%1000/10)
@@ -72,15 +72,16 @@ func describe(i int) Device {
 	return d
 }
 
-// Proven reports whether the kernels of Options.Fast passed their tests on a GPU of device i's architecture: on an
-// H100 so far, of capability 9.0. Other architectures run the same sources, assembled for capability 8.0, without tests
-// on one of them.
+// Proven reports whether the kernels of Options.Fast have passed their tests on a GPU of device i's
+// architecture. So far that is compute capability 9.0 (H100). Other architectures run the same
+// sources compiled for 8.0, without tests on such a GPU.
 func Proven(i int) bool {
 	devices, _ := List()
 	return i >= 0 && i < len(devices) && devices[i].Capability == "9.0"
 }
 
-// freeMemory makes the device's context, which stays.
+// freeMemory returns the device's free memory in bytes. It creates the device's context and keeps
+// it.
 func freeMemory(device cu.Device) (int64, error) {
 	runtime.LockOSThread() // a context belongs to a thread
 	defer runtime.UnlockOSThread()

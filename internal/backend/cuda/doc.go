@@ -1,17 +1,18 @@
-// Package cuda is the backend of an NVIDIA GPU, with build tag cuda; without it the package is empty.
+// Package cuda is the backend for an NVIDIA GPU. Without the build tag cuda the package is empty.
 //
-// A [Backend] has the memory of one GPU, a queue of work, and the module of kernels. An operation checks
-// its operands, copies what it has of the host (ids, page tables) into a pinned ring, and appends a launch
-// to the queue; [Backend.Sync] waits. So an operation reads its slices before it returns.
+// A [Backend] owns the memory of one GPU, a queue of work, and the loaded kernels. An operation
+// checks its operands, copies its host data (ids, page tables) into a pinned ring, and appends a
+// launch to the queue. It has read its slices when it returns. [Backend.Sync] waits for the queue.
 //
-// There are two sets of kernels. The exact ones, of exact.cu, add each sum in the order of the CPU's kernels with the
-// same number of lanes, so results have the CPU's bits for `--precision high` (TestSameAsCPU). They are the reference,
-// and not tuned. With [Options].Fast, those of fast.cu take over where an operation may round: products and attention
-// on tensor cores, norms, and fused pairs of operations. An element's sum then has an order that only shapes, and
-// positions in attention, decide. The router of a mixture runs on the host.
+// There are two sets of kernels. The exact kernels in exact.cu add each sum in the order of the
+// CPU's kernels with the same number of lanes. Their results have the CPU's bits, as `--precision
+// high` requires (TestSameAsCPU). They are the reference and are not tuned. With [Options].Fast,
+// the kernels in fast.cu replace them for operations that may round: products and attention on
+// tensor cores, norms, and fused pairs of operations. The order of an element's sum then depends
+// only on shapes and, in attention, on positions. The router of MoE layers runs on the host.
 //
-// The last launch is pending until the next one, or until something else goes to the queue, so that an operation can
-// replace it by a kernel that computes both; see fuse.go.
+// The last launch stays pending until the next launch, or until anything else is queued. An
+// operation can thus replace the pending launch by a kernel that computes both; see fuse.go.
 //
-// Tests run on a simulated driver, package sim's, when LD_LIBRARY_PATH names it; see sim/build.sh.
+// If LD_LIBRARY_PATH names the simulated driver of sim, tests run on it; see sim/build.sh.
 package cuda

@@ -15,7 +15,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// fastBench is a backend with fast kernels, and random numbers that bfloat16 holds.
+// fastBench is a backend with fast kernels, and random numbers that bfloat16 represents exactly.
 type fastBench struct {
 	*testing.T
 	*Backend
@@ -67,7 +67,8 @@ func (f *fastBench) get(t tensor.Tensor) []float32 {
 	return host.F32()
 }
 
-// wideBench has a weight [rows][cols], tokens, and the products in double precision with the sums of magnitudes.
+// wideBench has a weight [rows][cols], tokens, and their products in float64 with the sums of
+// magnitudes.
 type wideBench struct {
 	*fastBench
 	w          backend.Matrix
@@ -91,7 +92,8 @@ func newWideBench(t *testing.T, tokens, rows, cols int) *wideBench {
 	return f
 }
 
-// product is that of some tokens on a GPU of so many multiprocessors.
+// product computes the product of the tokens [begin, end) as on a GPU with the given number of
+// multiprocessors.
 func (f *wideBench) product(begin, end, multiprocessors int) []float32 {
 	f.Helper()
 	y, err := f.New(meta.Float32, end-begin, f.w.Dims[0])
@@ -103,11 +105,12 @@ func (f *wideBench) product(begin, end, multiprocessors int) []float32 {
 	return f.get(y)
 }
 
-// TestTilesOfPromptsHaveTheSameBits: the number of multiprocessors and of tokens chooses the tile of a product, and
-// changes no bit of a token's results, which are near those in double precision.
+// TestTilesOfPromptsHaveTheSameBits: the tile of a product depends on the number of multiprocessors
+// and of tokens. The choice changes no bit of a token's results, which are close to those in
+// float64.
 func TestTilesOfPromptsHaveTheSameBits(t *testing.T) {
 	need(t)
-	for _, cols := range []int{64, 200, 1032, 100} { // 100 is no multiple of 8
+	for _, cols := range []int{64, 200, 1032, 100} { // 100 is not a multiple of 8
 		const tokens, rows = 150, 330
 		f := newWideBench(t, tokens, rows, cols)
 		whole := f.product(0, tokens, 1)
@@ -125,8 +128,9 @@ func TestTilesOfPromptsHaveTheSameBits(t *testing.T) {
 	}
 }
 
-// TestTokensOfExpertsHaveTheBitsOfABatch: one kernel computes single tokens, each with a weight of its own, with the bits of the
-// kernel of several tokens, for any number of multiprocessors.
+// TestTokensOfExpertsHaveTheBitsOfABatch: one kernel computes single tokens, each with its own
+// weight. Its results have the bits of the kernel for several tokens, for any number of
+// multiprocessors.
 func TestTokensOfExpertsHaveTheBitsOfABatch(t *testing.T) {
 	need(t)
 	for _, cols := range []int{8, 200, 1024, 1032, 3000} {
@@ -150,7 +154,8 @@ func TestTokensOfExpertsHaveTheBitsOfABatch(t *testing.T) {
 	}
 }
 
-// TestAGateIntoWhatItsProductReads: a kernel of products takes in a gate only where no block reads what another one writes.
+// TestAGateIntoWhatItsProductReads: a gate is fused into a kernel of products only if no block
+// reads memory that another block writes.
 func TestAGateIntoWhatItsProductReads(t *testing.T) {
 	need(t)
 	const width, tokens = 64, 2
@@ -192,8 +197,9 @@ func sameNumbers(t *testing.T, got, want []float32) {
 	}
 }
 
-// TestAttentionInRowsHasTheBitsOfParts: the number of multiprocessors says whether a warp has a tile's whole context or one
-// part, and changes no bit, nor do rows of other chunks.
+// TestAttentionInRowsHasTheBitsOfParts: the number of multiprocessors decides whether a warp
+// computes a tile's whole context or one part. The choice changes no bit, and neither do rows of
+// other chunks.
 func TestAttentionInRowsHasTheBitsOfParts(t *testing.T) {
 	need(t)
 	const kvHeads, page, context, rows = 2, 16, 200, 90

@@ -16,8 +16,8 @@ import (
 
 func init() { testenv.ShowGPUs() }
 
-// underFaults runs the calling test again in a process whose simulated driver has settings. It reports
-// whether this is that process.
+// underFaults runs the calling test again in a process whose simulated driver has the given
+// settings. It reports whether this is that process.
 func underFaults(t *testing.T, settings ...string) bool {
 	t.Helper()
 	if !testenv.IsProcess(t) {
@@ -46,7 +46,8 @@ func TestADriverThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// TestTheDriverStartsWhenGPUsAreLookedFor: it started with the program, before tests could hide GPUs from it.
+// TestTheDriverStartsWhenGPUsAreLookedFor: the driver used to start with the program, before tests
+// could hide GPUs from it.
 func TestTheDriverStartsWhenGPUsAreLookedFor(t *testing.T) {
 	if underFaults(t) {
 		t.Setenv("CUDASIM_INIT", "100")
@@ -66,15 +67,16 @@ func TestAnOldDeviceIsNotUsed(t *testing.T) {
 	}
 }
 
-// TestADeviceWithoutFreeMemoryIsNotUsed: another process has all of it, so that no context can be made.
+// TestADeviceWithoutFreeMemoryIsNotUsed: another process uses all memory, so that no context can be
+// created.
 func TestADeviceWithoutFreeMemoryIsNotUsed(t *testing.T) {
 	if underFaults(t, "CUDASIM_MEMORY=0") {
 		wantReason(t, "OutOfMemory")
 	}
 }
 
-// TestOutOfMemoryLosesNothing: an allocation that does not fit is an error with its size, and the backend
-// goes on.
+// TestOutOfMemoryLosesNothing: an allocation that does not fit is an error with its size, and the
+// backend stays usable.
 func TestOutOfMemoryLosesNothing(t *testing.T) {
 	if !underFaults(t, "CUDASIM_MEMORY=20000000") {
 		return
@@ -94,7 +96,7 @@ func TestOutOfMemoryLosesNothing(t *testing.T) {
 	}
 }
 
-// TestALostDeviceEndsWithItsReason: all later operations fail, and Lost says why.
+// TestALostDeviceEndsWithItsReason: all later operations fail, and Lost returns the cause.
 func TestALostDeviceEndsWithItsReason(t *testing.T) {
 	if !underFaults(t, "CUDASIM_FAIL=launch:1") {
 		return
@@ -122,7 +124,7 @@ func TestALostDeviceEndsWithItsReason(t *testing.T) {
 	}
 }
 
-// TestOperandsOutsideTheirMemoryAreRefused: a kernel never sees an operand that is not within one
+// TestOperandsOutsideTheirMemoryAreRefused: no kernel receives an operand that is not within one
 // allocation.
 func TestOperandsOutsideTheirMemoryAreRefused(t *testing.T) {
 	need(t)

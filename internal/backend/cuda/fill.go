@@ -20,31 +20,31 @@ var _ backend.Filler = (*Backend)(nil)
 const (
 	fillChunks     = 16 // of the pinned ring
 	fillChunkBytes = 2 << 20
-	fillAhead      = 12 // chunks that goroutines copy to at a time, while the GPU copies from the others
-	marks          = 64 // fences that are told apart; older ones count as the oldest of these
+	fillAhead      = 12 // chunks that goroutines fill at a time, while the GPU copies from the others
+	marks          = 64 // fences that can be told apart; older ones count as the oldest of these
 )
 
-// filling is the second queue of a Backend, of copies beside the operations, with the pinned ring that they
-// go through. It is made for the first Fill.
+// filling is the second queue of a Backend, for copies that overlap operations, with the pinned
+// ring that they pass through. The first Fill creates it.
 type filling struct {
 	queue   driver.Queue
 	copiers *copiers
 	chunks  [fillChunks]chunk
-	next    int                 // the chunk that is filled next
+	next    int                 // the chunk to fill next
 	marks   [marks]driver.Event // in the queue of operations
-	made    backend.Fence       // the last one
+	made    backend.Fence       // the latest one
 	over    backend.Fence       // before which all operations are known to have ended
 }
 
-// A chunk is pinned memory that one copy at a time is made from.
+// A chunk is pinned memory from which one copy at a time reads.
 type chunk struct {
 	host   []byte
-	copied driver.Event // behind the last copy
+	copied driver.Event // recorded after the last copy
 	used   bool
 	filled chan any // see copying
 }
 
-// startFilling makes the queue of copies.
+// startFilling creates the queue of copies.
 func (b *Backend) startFilling() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -56,7 +56,7 @@ func (b *Backend) startFilling() error {
 		return err
 	}
 	f := &filling{copiers: usualCopiers(), queue: driver.Queue{Context: b.queue.Context, Stream: *(*unsafe.Pointer)(unsafe.Pointer(&stream))}}
-	b.filling = f // release frees it, however far it was made
+	b.filling = f // release frees it, even if only partly made
 	for i := range f.chunks {
 		c := &f.chunks[i]
 		if c.host, err = f.queue.Pinned(fillChunkBytes); err != nil {
@@ -78,7 +78,7 @@ func (b *Backend) startFilling() error {
 // Fence implements [backend.Filler].
 func (b *Backend) Fence() backend.Fence {
 	f := b.filling
-	if f == nil || b.err != nil { // nothing is filled, or nothing runs any more
+	if f == nil || b.err != nil { // no fills yet, or an error has stopped the queue
 		return 0
 	}
 	f.made++
@@ -86,7 +86,8 @@ func (b *Backend) Fence() backend.Fence {
 	return f.made
 }
 
-// Fill implements [backend.Filler]. Several cores copy src to pinned memory, from which the GPU takes it.
+// Fill implements [backend.Filler]. Several goroutines copy src to pinned memory, from which the
+// GPU copies it.
 func (b *Backend) Fill(dst tensor.Tensor, src []byte, after backend.Fence) error {
 	if dst.DType != meta.Uint8 || dst.Data != nil || dst.Elements() != len(src) || !b.holds(dst.Address, len(src)) {
 		return fmt.Errorf("cuda: fill of %v %v with %d bytes", dst.DType, dst.Shape(), len(src))
@@ -107,8 +108,8 @@ func (b *Backend) Fill(dst tensor.Tensor, src []byte, after backend.Fence) error
 	return nil
 }
 
-// fillChunks copies src by chunks, which several goroutines fill. It panics if memory of a mapped file cannot be read, as a copy
-// does.
+// fillChunks copies src in chunks, which several goroutines fill. Like a plain copy, it panics if
+// the memory of a mapped file cannot be read.
 func (b *Backend) fillChunks(to uintptr, src []byte) {
 	f, panicked := b.filling, any(nil)
 	first := f.next
@@ -148,7 +149,7 @@ func (b *Backend) fillChunks(to uintptr, src []byte) {
 	}
 }
 
-// fillPart queues the copy of n bytes of a chunk.
+// fillPart queues the copy of n bytes of a chunk to the GPU.
 func (b *Backend) fillPart(c *chunk, to uintptr, n int) error {
 	f := b.filling
 	b.counters.toDevice.Add(int64(n))
@@ -165,7 +166,7 @@ func (b *Backend) stopFilling() {
 	if f == nil {
 		return
 	}
-	_ = f.queue.Wait() // a lost device has said so already
+	_ = f.queue.Wait() // if the device is lost, the error is known
 	for i := range f.chunks {
 		f.queue.FreeEvent(f.chunks[i].copied)
 		driver.FreePinned(f.chunks[i].host)

@@ -14,8 +14,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// TestFillsNeverOverwriteWhatIsRead: operations read each of many values that pass through two slots of the
-// GPU's memory and one buffer of the host, whichever queue is late.
+// TestFillsNeverOverwriteWhatIsRead: operations read each of many values that pass through two
+// slots of GPU memory and one host buffer, whichever queue is late.
 func TestFillsNeverOverwriteWhatIsRead(t *testing.T) {
 	need(t)
 	if os.Getenv("HEFT_CUDA_CHILD") == "" && os.Getenv("CUDASIM_KERNELS") != "" {
@@ -63,7 +63,7 @@ func TestFillsNeverOverwriteWhatIsRead(t *testing.T) {
 	}
 }
 
-// TestAFillAndAFenceAllocateNothing: law 5, for weights that stream.
+// TestAFillAndAFenceAllocateNothing: law 5, for streamed weights.
 func TestAFillAndAFenceAllocateNothing(t *testing.T) {
 	need(t)
 	b := open(t, kernels.Names()[0])

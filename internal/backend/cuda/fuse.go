@@ -10,13 +10,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// Operations that follow one another in most blocks are one kernel: an operation looks at the launch that is pending,
-// and replaces it by a kernel that computes both. What the first one writes is written all the same.
+// Pairs of operations that follow each other in most blocks run as one kernel: an operation
+// inspects the pending launch and replaces it by a kernel that computes both. The fused kernel
+// still writes the result of the first operation.
 
-// operandsOf returns the operand of the pending launch, which is one of a kernel that takes a T.
+// operandsOf returns the operand of the pending launch. Its kernel must take a T.
 func operandsOf[T any](p *pending) *T { return (*T)(unsafe.Pointer(&p.words)) }
 
-// addNorm is Norm, with the pending Add if that has made its operand.
+// addNorm queues Norm, fused with the pending Add if that computes its operand.
 func (b *Backend) addNorm(out, in matrix, w, v vector, rows, cols int, a meta.NormSpec) {
 	var added matrix
 	var scale uint64
@@ -29,7 +30,8 @@ func (b *Backend) addNorm(out, in matrix, w, v vector, rows, cols int, a meta.No
 		w.at, w.format, flag(w.n == cols), v.at, v.format, flag(v.n == cols), uint64(a.Dim), flag(a.Layer), math.Float64bits(float64(a.Eps)), word(a.Offset))
 }
 
-// gateProducts makes the pending products of a gate and its second half one kernel with the gate, if there are any.
+// gateProducts fuses a gate into the pending products that compute its two operands. It reports
+// whether it did.
 func (b *Backend) gateProducts(out, gate, up matrix, rows, cols int, act meta.Activation, limit float32) bool {
 	p := &b.pending
 	gated := kernelFewGated
@@ -43,7 +45,7 @@ func (b *Backend) gateProducts(out, gate, up matrix, rows, cols int, act meta.Ac
 	}
 	o := operandsOf[products](p)
 	one, two := &o.part[0], &o.part[1]
-	if overlap(out.at, uint64((rows-1)*int(out.stride)+cols), o.x, (o.tokens-1)*o.xs+o.cols) { // which blocks read at any time
+	if overlap(out.at, uint64((rows-1)*int(out.stride)+cols), o.x, (o.tokens-1)*o.xs+o.cols) { // blocks read it at any time
 		return false
 	}
 	if o.part[2].rows != 0 || one.rows != uint64(cols) || two.rows != uint64(cols) || o.tokens != uint64(rows) ||
@@ -55,7 +57,7 @@ func (b *Backend) gateProducts(out, gate, up matrix, rows, cols int, act meta.Ac
 	return true
 }
 
-// ropeStore is RopeStore of fast.cu. Element 1 of x is that of keys.
+// ropeStore mirrors the struct RopeStore of fast.cu. Element 1 of x is for the keys.
 type ropeStore struct {
 	x, stride, heads                           [2]uint64
 	cosine, cosineStride, sine, sineStride     uint64
@@ -66,7 +68,7 @@ type ropeStore struct {
 	slots, pageTokens, format                  uint64
 }
 
-// rotate is Rope, in one kernel with a pending rotation by the same angles.
+// rotate queues Rope, fused with a pending rotation by the same angles.
 func (b *Backend) rotate(x matrix, rows, heads, dim int, c, s matrix, half int, interleaved bool) {
 	o := ropeStore{cosine: c.at, cosineStride: c.stride, sine: s.at, sineStride: s.stride, dim: uint64(dim), half: uint64(half), interleaved: flag(interleaved)}
 	if p := &b.pending; p.is(kernelRopeStore) && p.y == rows {
@@ -91,7 +93,8 @@ func (b *Backend) launchRopeStore(o *ropeStore, rows int) {
 	launchStruct(b, kernelRopeStore, ceil(int(n), threads), rows, threads, o)
 }
 
-// storeRotated makes the pending rotation of keys store them, and the values, and reports whether it did.
+// storeRotated makes the pending rotation of keys also store them and the values in the KV cache.
+// It reports whether it did.
 func (b *Backend) storeRotated(kv *backend.KV, k, v matrix, width, valueWidth int, slots []int32) bool {
 	p := &b.pending
 	if !p.is(kernelRopeStore) || p.y != len(slots) || b.err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// fuseBench are a backend with fast kernels, and tensors of its GPU.
+// fuseBench is a backend with fast kernels, and tensors on its GPU.
 type fuseBench struct {
 	*testing.T
 	*Backend
 	made []tensor.Tensor // those whose contents are compared
 }
 
-// matrix is memory of the GPU with numbers that depend on seed.
+// matrix returns GPU memory with numbers that depend on seed.
 func (f *fuseBench) matrix(d meta.DType, seed, rows, cols int) tensor.Tensor {
 	f.Helper()
 	t, err := f.New(d, rows, cols)
@@ -44,7 +44,7 @@ func (f *fuseBench) matrix(d meta.DType, seed, rows, cols int) tensor.Tensor {
 	return t
 }
 
-// contents are the bytes of all tensors.
+// contents returns the bytes of all tensors.
 func (f *fuseBench) contents() (all [][]byte) {
 	f.Helper()
 	for _, t := range f.made {
@@ -58,7 +58,7 @@ func (f *fuseBench) contents() (all [][]byte) {
 	return all
 }
 
-// fused are operations that one kernel computes together. They call between() between them.
+// fused are pairs of operations that one kernel can compute. They call between() between the two.
 var fused = func() map[string]func(f *fuseBench, between func()) {
 	const rows, width, inner, heads, kvHeads, dim, page = 3, 96, 40, 4, 2, 24, 4
 	slots := []int32{1, 6, 3}
@@ -102,8 +102,8 @@ var fused = func() map[string]func(f *fuseBench, between func()) {
 	}
 }()
 
-// TestFusedOperationsWriteWhatTheyWriteApart: operations that one kernel computes together have the results of the
-// same operations with a wait between them, those in the middle included.
+// TestFusedOperationsWriteWhatTheyWriteApart: fused operations have the results of the same
+// operations with a wait between them, including the intermediate results.
 func TestFusedOperationsWriteWhatTheyWriteApart(t *testing.T) {
 	need(t)
 	for name, run := range fused {
@@ -137,8 +137,8 @@ func TestFusedOperationsWriteWhatTheyWriteApart(t *testing.T) {
 	}
 }
 
-// TestOperandsAreSentOnce: the ring keeps what later blocks and passes may need again, also after a wait, but not after an error,
-// when it may not have arrived.
+// TestOperandsAreSentOnce: the ring keeps operands that later blocks and passes may need again,
+// also after a wait. It discards them after an error, when they may not have arrived.
 func TestOperandsAreSentOnce(t *testing.T) {
 	need(t)
 	f := &fuseBench{T: t, Backend: openWith(t, kernels.Names()[0], true)}
@@ -163,7 +163,7 @@ func TestOperandsAreSentOnce(t *testing.T) {
 	}
 }
 
-// pagesOf is memory for keys or values.
+// pagesOf returns memory for keys or values.
 func (f *fuseBench) pagesOf(pages, tokens, width int) tensor.Tensor {
 	f.Helper()
 	t, err := f.New(meta.BFloat16, pages, tokens, width)

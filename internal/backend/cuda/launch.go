@@ -8,11 +8,12 @@ import (
 	"github.com/heftai/heft/internal/backend/cuda/driver"
 )
 
-// mostWords are those of the operands of a launch.
+// mostWords is the maximum number of words of a launch's operands.
 const mostWords = 160
 
-// A pending launch is the last one of the queue, which the driver does not know yet: the operation after it may
-// replace it by a kernel that computes both. What else goes to the queue flushes it first.
+// A pending launch is the last launch, which has not been passed to the driver yet. The next
+// operation may replace it by a kernel that computes both. Anything else that is queued flushes it
+// first.
 type pending struct {
 	kernel        kernel
 	x, y, threads int
@@ -22,7 +23,7 @@ type pending struct {
 	words         [mostWords]uint64
 }
 
-// launch queues a kernel over x·y blocks of some threads.
+// launch queues a kernel over x·y blocks of the given number of threads.
 func (b *Backend) launch(k kernel, x, y, threads int, args ...uint64) {
 	p := b.next(k, x, y, threads, len(args))
 	if p != nil {
@@ -30,14 +31,14 @@ func (b *Backend) launch(k kernel, x, y, threads int, args ...uint64) {
 	}
 }
 
-// launchShared is launch for blocks with so many bytes of dynamic shared memory.
+// launchShared is like launch, for blocks with the given bytes of dynamic shared memory.
 func (b *Backend) launchShared(k kernel, x, y, threads, shared int, args ...uint64) {
 	if b.launch(k, x, y, threads, args...); b.pending.is(k) {
 		b.pending.shared = shared
 	}
 }
 
-// launchStruct is launch for a kernel whose operand is a struct of words.
+// launchStruct is like launch, for a kernel whose operand is a struct of words.
 func launchStruct[T any](b *Backend, k kernel, x, y, threads int, operand *T) {
 	n := int(unsafe.Sizeof(*operand) / 8)
 	if p := b.next(k, x, y, threads, n); p != nil {
@@ -46,7 +47,8 @@ func launchStruct[T any](b *Backend, k kernel, x, y, threads int, operand *T) {
 	}
 }
 
-// next makes room for a launch with some words of operands, and returns nil if there is nothing to launch.
+// next returns the pending launch, to be filled with words of operands. It returns nil if there is
+// nothing to launch.
 func (b *Backend) next(k kernel, x, y, threads, words int) *pending {
 	if b.err != nil || x == 0 || y == 0 {
 		return nil
@@ -61,7 +63,7 @@ func (b *Backend) next(k kernel, x, y, threads, words int) *pending {
 	return p
 }
 
-// flush gives the pending launch to the driver.
+// flush passes the pending launch to the driver.
 func (b *Backend) flush() {
 	p := &b.pending
 	if p.operands == 0 {
@@ -77,11 +79,11 @@ func (b *Backend) flush() {
 	b.check(kernelNames[p.kernel], b.queue.Launch(l, words))
 }
 
-// flushed is the queue behind all operations so far.
+// flushed flushes the pending launch and returns the queue.
 func (b *Backend) flushed() *driver.Queue {
 	b.flush()
 	return &b.queue
 }
 
-// is reports whether the pending launch is that of a kernel.
+// is reports whether the pending launch is for kernel k.
 func (p *pending) is(k kernel) bool { return p.operands > 0 && p.kernel == k }

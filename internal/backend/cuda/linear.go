@@ -13,7 +13,7 @@ const (
 	mostBlocksY  = 65535
 )
 
-// Linear reads each weight once for eight tokens.
+// Linear reads each weight once per eight tokens.
 func (b *Backend) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor) {
 	if b.err != nil {
 		return
@@ -44,7 +44,7 @@ func (b *Backend) Linear(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Ten
 	}
 }
 
-// Embed widens rows of a table.
+// Embed widens rows of a table to float32.
 func (b *Backend) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, scale float32) {
 	if b.err != nil {
 		return
@@ -65,7 +65,7 @@ func (b *Backend) Embed(dst tensor.Tensor, table backend.Matrix, ids []int32, sc
 	})
 }
 
-// eachRows calls f for as many indices at a time as a launch has rows.
+// eachRows calls f for chunks of indices, each small enough for one launch.
 func (b *Backend) eachRows(indices []int32, f func(first int, part []int32)) {
 	for first := 0; first < len(indices) && b.err == nil; first += mostBlocksY {
 		part := indices[first:min(first+mostBlocksY, len(indices))]
@@ -74,7 +74,7 @@ func (b *Backend) eachRows(indices []int32, f func(first int, part []int32)) {
 	}
 }
 
-// Gather copies rows.
+// Gather copies rows of x to dst.
 func (b *Backend) Gather(dst, x tensor.Tensor, rows []int32) {
 	if b.err != nil {
 		return
@@ -87,7 +87,7 @@ func (b *Backend) Gather(dst, x tensor.Tensor, rows []int32) {
 	})
 }
 
-// ScatterAdd has a thread for each column, which adds rows in order.
+// ScatterAdd starts a thread for each column, which adds the rows in order.
 func (b *Backend) ScatterAdd(dst, x tensor.Tensor, rows []int32, weights []float32) {
 	if b.err != nil {
 		return

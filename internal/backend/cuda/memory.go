@@ -31,17 +31,17 @@ func (b *Backend) allocate(n int64) (uintptr, error) {
 	return uintptr(p), err
 }
 
-// free frees n bytes that allocate gave out.
+// free frees n bytes returned by allocate.
 func (b *Backend) free(p uintptr, n int64) {
 	b.counters.bytes.Add(-n)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if cu.SetCurrentContext(b.context) == nil {
-		_ = cu.MemFree(cu.DevicePtr(p)) // after a loss nothing can be freed, nor needs to be
+		_ = cu.MemFree(cu.DevicePtr(p)) // on a lost device, nothing can or need be freed
 	}
 }
 
-// New allocates memory of the GPU.
+// New allocates GPU memory, set to zeros.
 func (b *Backend) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	t, n, err := b.newTensor(dtype, dims)
 	if err != nil {
@@ -51,7 +51,7 @@ func (b *Backend) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	return t, b.clear(t.Address, n)
 }
 
-// newTensor allocates memory, n bytes.
+// newTensor allocates memory. It returns the size n in bytes.
 func (b *Backend) newTensor(dtype meta.DType, dims []int) (t tensor.Tensor, n int64, err error) {
 	t = tensor.Tensor{DType: dtype, Rank: len(dims)}
 	if len(dims) > tensor.MaxRank {
@@ -75,10 +75,10 @@ func (b *Backend) clear(p uintptr, n int64) error {
 	if err := b.flushed().Clear(p, int(max(n, 1))); err != nil {
 		return err
 	}
-	return b.flushed().Wait() // a Fill may be next, on another queue
+	return b.flushed().Wait() // the next use may be a Fill, on another queue
 }
 
-// Free waits for the operations before it.
+// Free waits for the operations queued so far.
 func (b *Backend) Free(t tensor.Tensor) {
 	if n, ok := b.live.remove(t.Address); ok {
 		b.check("wait", b.flushed().Wait())
@@ -86,16 +86,17 @@ func (b *Backend) Free(t tensor.Tensor) {
 	}
 }
 
-// allocation is memory that New has given out.
+// allocation is memory returned by New.
 type allocation struct {
 	address uintptr
 	size    int64
 }
 
-// allocations are ordered by their addresses.
+// allocations are sorted by address.
 type allocations []allocation
 
-// find returns the place of an address among the allocations, and whether one begins there.
+// find returns the index of an address among the allocations, and whether an allocation begins
+// there.
 func (l allocations) find(p uintptr) (at int, ok bool) {
 	return slices.BinarySearchFunc(l, p, func(a allocation, p uintptr) int { return cmp.Compare(a.address, p) })
 }
@@ -105,7 +106,7 @@ func (l *allocations) add(p uintptr, n int64) {
 	*l = slices.Insert(*l, at, allocation{p, n})
 }
 
-// remove returns the size of the allocation that begins at p.
+// remove removes the allocation that begins at p and returns its size.
 func (l *allocations) remove(p uintptr) (n int64, ok bool) {
 	at, ok := l.find(p)
 	if ok {
@@ -115,7 +116,7 @@ func (l *allocations) remove(p uintptr) (n int64, ok bool) {
 	return n, ok
 }
 
-// holds reports whether n bytes from p on are part of one allocation.
+// holds reports whether the n bytes at p are within one allocation.
 func (l allocations) holds(p uintptr, n int) bool {
 	at, ok := l.find(p)
 	if !ok {
@@ -124,11 +125,13 @@ func (l allocations) holds(p uintptr, n int) bool {
 	return n <= 0 || at >= 0 && int64(p-l[at].address)+int64(n) <= l[at].size
 }
 
-// holds reports whether n bytes from p on are part of one allocation, so that a kernel may touch them.
+// holds reports whether the n bytes at p are within one allocation, so that a kernel may access
+// them.
 func (b *Backend) holds(p uintptr, n int) bool { return b.live.holds(p, n) || b.shared.holds(p, n) }
 
-// Copy copies between host and GPU through pinned memory, so host memory of any kind will do. It does not
-// hand memory of a mapped file to the driver, which could not survive a fault.
+// Copy copies between host and GPU through pinned memory, so the host memory may be of any kind. It
+// does not pass memory of a mapped file to the driver, which could not survive a page fault that
+// fails.
 func (b *Backend) Copy(dst, src tensor.Tensor) error {
 	if b.err != nil {
 		return b.Sync()
@@ -142,7 +145,7 @@ type copyQueue struct {
 	bounce []byte
 }
 
-// copy waits until it is done.
+// copy copies src to dst and waits for the end.
 func (q *copyQueue) copy(dst, src tensor.Tensor, count *counters) error {
 	if dst.DType != src.DType || dst.Rank != src.Rank || dst.Dims != src.Dims {
 		return fmt.Errorf("cuda: copy of %v %v to %v %v", src.DType, src.Shape(), dst.DType, dst.Shape())
@@ -167,14 +170,14 @@ func (q *copyQueue) copy(dst, src tensor.Tensor, count *counters) error {
 	return q.queue.Wait()
 }
 
-// copyPart copies n bytes from and to offsets, at most as many as fit the bounce buffer.
+// copyPart copies n bytes between the given offsets, at most the size of the bounce buffer.
 func (q *copyQueue) copyPart(dst, src tensor.Tensor, to, from, n int, count *counters) error {
 	switch {
 	case dst.Data != nil && src.Data != nil:
 		copy(dst.Data[to:to+n], src.Data[from:from+n])
 		return nil
 	case src.Data != nil:
-		if err := q.queue.Wait(); err != nil { // of the copy before
+		if err := q.queue.Wait(); err != nil { // of the previous copy
 			return err
 		}
 		copy(q.bounce, src.Data[from:from+n])
@@ -194,28 +197,29 @@ func (q *copyQueue) copyPart(dst, src tensor.Tensor, to, from, n int, count *cou
 	return q.queue.OnDevice(dst.Address+uintptr(to), src.Address+uintptr(from), n)
 }
 
-// ring has the small operands of operations under way: pinned host memory, and as much of the GPU.
+// ring holds small operands of queued operations, in pinned host memory and in as much GPU memory.
 type ring struct {
 	host   []byte
 	device uintptr
 	used   int
-	sent   [sentMost]sent // the last operands, which are not sent again
+	sent   [sentMost]sent // the latest operands, which need not be sent again
 	next   int
 }
 
-// sent are operands in the ring.
+// sent is the place of operands in the ring.
 type sent struct{ at, bytes int }
 
-// sentMost is how many operands are told apart: those of one layer, of all groups of layers.
+// sentMost is the number of recent operands that can be found again. It suffices for the operands
+// of one layer, for all groups of layers.
 const sentMost = 16
 
-// empty forgets what is in the ring, which nothing reads any more.
+// empty discards the ring's contents. No queued operation may read them.
 func (r *ring) empty() {
 	r.used, r.next = 0, 0
 	r.sent = [sentMost]sent{}
 }
 
-// find returns where the ring has these bytes already.
+// find returns the offset of the bytes of v in the ring, if they have been sent.
 func (r *ring) find(v []byte) (at int, ok bool) {
 	for _, s := range r.sent {
 		if s.bytes == len(v) && bytes.Equal(r.host[s.at:s.at+s.bytes], v) {
@@ -230,7 +234,7 @@ const (
 	ringAlign = 64
 )
 
-// room makes room for the operands of one operation, which then lie apart from one another.
+// room makes room for the operands of one operation, which are stored separately.
 func (b *Backend) room(operands ...int) {
 	total := 0
 	for _, n := range operands {
@@ -240,14 +244,15 @@ func (b *Backend) room(operands ...int) {
 	case b.err != nil:
 	case total > ringBytes:
 		b.fail("%d bytes of operands, at most %d are possible", total, ringBytes)
-	case b.ring.used+total > ringBytes: // what is on its way may be read still
+	case b.ring.used+total > ringBytes: // queued operations may still read the ring
 		b.check("wait", b.flushed().Wait())
 		b.ring.empty()
 	}
 }
 
-// send copies host values that an operation wants to the GPU, where [Backend.room] has made room for them, unless
-// they are there from another layer. They may change afterwards.
+// send copies host values to the GPU, where [Backend.room] has made room for them, and returns
+// their address. It reuses equal operands that have been sent for another layer. The caller may
+// change v afterwards.
 func send[T int32 | float32](b *Backend, v []T) uint64 {
 	n := 4 * len(v)
 	if n == 0 || b.err != nil {

@@ -15,7 +15,7 @@ import (
 
 //go:generate kernels/generate.sh
 
-// The modules are compressed: their text is most of what there is to store.
+// The modules are compressed because their text takes most of the space.
 //
 //go:embed kernels/exact.sm_80.ptx.gz
 var exactSM80 string
@@ -29,7 +29,7 @@ var fastSM80 string
 //go:embed kernels/fast.sm_90a.ptx.gz
 var fastSM90a string
 
-// kernel is a function of a module.
+// kernel identifies a function of a module.
 type kernel uint8
 
 const (
@@ -87,22 +87,22 @@ var kernelNames = [kernelCount]string{"zero", "linear", "linear_codes", "embed",
 	"few_8", "few_16", "few_32", "few_64", "few_gated", "few_codes_8", "few_codes_64", "few_codes_gated", "many_128", "many_64", "many_codes_128", "many_codes_64", "wide_256", "wide_128", "wide_64",
 	"alone_plain", "alone_gated", "round_rows", "attend_parts_128", "attend_parts_256", "attend_rows", "attend_sum", "add_norm", "rope_store"}
 
-// sharedBytes are those of the dynamic shared memory of a block, at most: the stages of wide, the queue of alone, and the
-// queries and values of attend_parts.
+// sharedBytes is the maximum dynamic shared memory of a block, by kernel: the stages of wide, the
+// queue of alone, and the queries and values of attend_parts.
 var sharedBytes = [kernelCount]int{
 	kernelWide256: 4 * (128 + 256) * 128, kernelWide128: 4 * (128 + 128) * 128, kernelWide64: 4 * (64 + 64) * 128,
 	kernelAlone: mostAloneBytes, kernelAloneGated: mostAloneBytes,
 	kernelAttendParts128: 2*16*128*2 + partWarps*4*16*128*2, kernelAttendParts256: 2*16*256*2 + partWarps*2*16*256*2, kernelAttendRows: partWarps * (2*16*128*2 + 2*16*128*2),
 }
 
-// functions are a device's code by kernel.
+// functions are a device's loaded functions, by kernel.
 type functions [kernelCount]unsafe.Pointer
 
-// wide reports whether only capability 9.0 has what the kernel multiplies with.
+// wide reports whether the kernel needs the matrix instructions of compute capability 9.0.
 func (k kernel) wide() bool { return k >= kernelWide256 && k <= kernelWide64 }
 
-// load loads the kernels for a capability into the current context. The driver compiles them at first, and
-// keeps the result.
+// load loads the kernels for a compute capability into the current context. The driver compiles
+// them the first time and caches the result.
 func (f *functions) load(major int, fast bool) error {
 	exact, more := exactSM80, fastSM80
 	if major == 9 {
@@ -114,7 +114,8 @@ func (f *functions) load(major int, fast bool) error {
 	return f.loadImage(more, firstFast, kernelCount, major)
 }
 
-// loadImage loads the kernels [begin, end) of one compressed module, as far as a capability has them.
+// loadImage loads those of the kernels [begin, end) that a compute capability supports, from one
+// compressed module.
 func (f *functions) loadImage(image string, begin, end kernel, major int) error {
 	text, err := unzipped(image)
 	if err != nil {
@@ -132,7 +133,7 @@ func (f *functions) loadImage(image string, begin, end kernel, major int) error 
 		if err != nil {
 			return fmt.Errorf("cuda: kernel %s: %w", kernelNames[k], err)
 		}
-		f[k] = *(*unsafe.Pointer)(unsafe.Pointer(&function)) // a cu.Function is the driver's handle
+		f[k] = *(*unsafe.Pointer)(unsafe.Pointer(&function)) // a cu.Function is a handle of the driver
 	}
 	return nil
 }

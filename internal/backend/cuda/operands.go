@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// The formats of values, as weights.h numbers them.
+// The formats of values, with the numbers of weights.h.
 const (
 	formatBF16 = iota
 	formatF16
@@ -23,7 +23,7 @@ const (
 	formatMXFP4
 )
 
-// formatOf is the number of a dense dtype.
+// formatOf returns the number of a dense dtype.
 func formatOf(d meta.DType) (format uint64, ok bool) {
 	switch d {
 	case meta.BFloat16:
@@ -43,16 +43,16 @@ func sizeOf(format uint64) int {
 	return 2
 }
 
-// blocks are the formats whose rows are blocks with their scales inside.
+// blocks are the formats whose rows are blocks that contain their scales.
 var blocks = map[meta.QuantFormat]uint64{meta.QuantQ8: formatQ8, meta.QuantQ4: formatQ4, meta.QuantQ4K: formatQ4K, meta.QuantQ6K: formatQ6K}
 
-// coded are the formats whose rows are codes with their scales apart.
+// coded are the formats whose rows are codes, with the scales in a separate tensor.
 var coded = map[meta.QuantFormat]uint64{meta.QuantFP8: formatE4M3, meta.QuantMXFP4: formatMXFP4}
 
-// matrix is a float32 matrix of the GPU: its address and the distance of its rows in elements.
+// matrix is a float32 matrix on the GPU: its address, and the stride of its rows in elements.
 type matrix struct{ at, stride uint64 }
 
-// row is the matrix from a row on.
+// row returns the matrix that starts at row i.
 func (m matrix) row(i int) matrix { return matrix{m.at + 4*m.stride*uint64(i), m.stride} }
 
 func (b *Backend) matrix(op, name string, t tensor.Tensor, rows, cols int) matrix {
@@ -63,13 +63,14 @@ func (b *Backend) matrix(op, name string, t tensor.Tensor, rows, cols int) matri
 	return matrix{uint64(t.Address), uint64(t.RowStride())}
 }
 
-// vector is an absent or dense vector: its address, the distance of its elements in bytes, and its format.
+// vector is an optional dense vector: its address, the stride of its elements in bytes, and its
+// format.
 type vector struct {
 	at, step, format uint64
 	n                int
 }
 
-// vector checks that t is absent or has n elements, or `or`.
+// vector checks that t is absent or has n or `or` elements.
 func (b *Backend) vector(op, name string, t tensor.Tensor, n, or int) vector {
 	if t.IsZero() {
 		return vector{}
@@ -85,7 +86,7 @@ func (b *Backend) vector(op, name string, t tensor.Tensor, n, or int) vector {
 	return vector{uint64(t.Address), uint64(stride * sizeOf(format)), format, count}
 }
 
-// dense is vector for kernels that know no distance between elements.
+// dense is like vector, for kernels that require contiguous elements.
 func (b *Backend) dense(op, name string, t tensor.Tensor, n, or int) vector {
 	v := b.vector(op, name, t, n, or)
 	if v.at != 0 && v.step != uint64(sizeOf(v.format)) {
@@ -94,7 +95,8 @@ func (b *Backend) dense(op, name string, t tensor.Tensor, n, or int) vector {
 	return v
 }
 
-// weight is a stored matrix: the arguments of a Weight in weights.h, and the shape of the logical matrix.
+// weight is a stored matrix: the arguments of a Weight of weights.h, and the shape of the logical
+// matrix.
 type weight struct {
 	at, format, stride, row, col, step, transposed         uint64
 	scales, scaleFormat, scaleStride, blockRows, blockCols uint64
@@ -102,8 +104,8 @@ type weight struct {
 	ascending                                              bool // see backend.Quant
 }
 
-// inCodes reports whether the CPU multiplies the codes of w before their scales, so that kernelLinearCodes has its
-// order of sums; see qgemm.HasMinifloat.
+// inCodes reports whether the CPU multiplies the codes of w before it applies their scales.
+// kernelLinearCodes sums in that order; see qgemm.HasMinifloat.
 func (w *weight) inCodes() bool {
 	const block = 32
 	whole := w.transposed == 0 && w.col == 0 && w.cols > 0 && w.cols%block == 0
@@ -121,7 +123,7 @@ func (b *Backend) weight(op string, m backend.Matrix) (weight, bool) {
 	} else {
 		format, known := formatOf(m.DType)
 		size := sizeOf(format)
-		rows, cols := m.Dims[0], m.Dims[1] // stored ones, as far as the step leads
+		rows, cols := m.Dims[0], m.Dims[1] // as stored, up to the last row of the step
 		if m.RowStep > 1 && m.Transposed {
 			cols = (w.rows-1)*m.RowStep + 1
 		} else if m.RowStep > 1 {
@@ -140,7 +142,8 @@ func (b *Backend) weight(op string, m backend.Matrix) (weight, bool) {
 	return w, b.err == nil
 }
 
-// quantised fills in what depends on the format of m, and reports whether its bytes are the GPU's.
+// quantised sets the fields of w that depend on the format of m. It reports whether the bytes are
+// on the GPU.
 func (b *Backend) quantised(w *weight, m backend.Matrix) bool {
 	q := m.Quant
 	w.row, w.col, w.ascending = uint64(m.Row), uint64(m.Col), q.Ascending && !m.Transposed
@@ -166,12 +169,12 @@ func (b *Backend) quantised(w *weight, m backend.Matrix) bool {
 	return b.holds(m.Address, (m.Row+m.Dims[0])*stride) && b.holds(q.Scales.Address, ceil(m.Row+m.Dims[0], q.Rows)*scales*size)
 }
 
-// Supports reports whether there are kernels for the format of m.
+// Supports reports whether the GPU has kernels for the format of m.
 func (b *Backend) Supports(m backend.Matrix) bool {
 	if m.Quant != nil {
 		_, ok := blocks[m.Quant.Format]
 		if _, apart := coded[m.Quant.Format]; apart {
-			scales := m.Quant.Scales.DType // the zero dtype where no header tells yet
+			scales := m.Quant.Scales.DType // the zero dtype if no header has been read yet
 			_, known := formatOf(scales)
 			ok = m.Quant.Format == meta.QuantMXFP4 || known || m.Quant.Scales.IsZero()
 		}
@@ -181,7 +184,7 @@ func (b *Backend) Supports(m backend.Matrix) bool {
 	return ok
 }
 
-// inside checks the indices of an operation.
+// inside checks that the indices of an operation are in [0, n).
 func (b *Backend) inside(op string, indices []int32, n int) {
 	for i, v := range indices {
 		if v < 0 || int(v) >= n {
@@ -191,7 +194,7 @@ func (b *Backend) inside(op string, indices []int32, n int) {
 	}
 }
 
-// word is a float as an argument.
+// word returns the bits of a float as an argument of a kernel.
 func word(x float32) uint64 { return uint64(math.Float32bits(x)) }
 
 func flag(v bool) uint64 {
@@ -201,5 +204,5 @@ func flag(v bool) uint64 {
 	return 0
 }
 
-// ceil is a/n rounded up.
+// ceil returns a/n, rounded up.
 func ceil(a, n int) int { return (a + n - 1) / n }

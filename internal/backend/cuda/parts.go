@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 )
 
-// attention is Attention of attention.h.
+// attention mirrors the struct Attention of attention.h.
 type attention struct {
 	y, ys, q, qs                                    uint64
 	k, kPage, kHead, kToken                         uint64
@@ -25,31 +25,32 @@ const (
 	partPositions = 64 // PART of attention.h
 	partWarps     = 4
 	partQueries   = 16
-	mostPages     = 1 << 18 // of the rows of a launch
+	mostPages     = 1 << 18 // in the page tables of a launch
 	mostRows      = 1 << 14
 )
 
-// fastAttention reports whether the kernels of attention.h attend to keys and values stored so.
+// fastAttention reports whether the kernels of attention.h support keys and values stored this way.
 func (b *Backend) fastAttention(k, v *pages, pageTokens int, a *backend.AttentionArgs) bool {
 	aligned := (k.at|k.page|k.head|k.token|v.at|v.page|v.head|v.token)%16 == 0
 	return b.options.Fast && len(a.Slopes) == 0 && a.Prompts != nil && aligned && bits.OnesCount(uint(pageTokens)) == 1 && k.format == formatBF16 && v.format == formatBF16 &&
 		a.Dim <= 256 && a.ValueDim <= 256 && a.Dim%8 == 0 && a.ValueDim%8 == 0
 }
 
-// partRows are the rows of one launch: consecutive ones of the queries, and what they see.
+// partRows are the rows of one launch: consecutive rows of the queries, and the positions that they
+// see.
 type partRows struct {
-	whole       bool // a warp has a tile's whole context
+	whole       bool // a warp computes a tile's whole context
 	first, most int
 	rows        []int32 // three numbers each
 	tables      []int32
-	tiles       []int32 // two numbers each: the first row, and how many of the same span
+	tiles       []int32 // two numbers each: the first row, and the number of rows of the same span
 }
 
 func (r *partRows) reset() {
 	*r = partRows{whole: r.whole, rows: r.rows[:0], tables: r.tables[:0], tiles: r.tiles[:0]}
 }
 
-// add appends a row, to the last tile if that has room and begin is false.
+// add appends a row. The row joins the last tile if there is room and begin is false.
 func (r *partRows) add(lo, hi, table, tileRows int, begin bool) {
 	n := len(r.rows) / 3
 	if last := len(r.tiles) - 1; begin || last < 0 || int(r.tiles[last]) == tileRows {
@@ -61,13 +62,13 @@ func (r *partRows) add(lo, hi, table, tileRows int, begin bool) {
 	r.most = max(r.most, r.partsTo(hi))
 }
 
-// partsTo are the parts from the first position of the last tile to a position.
+// partsTo returns the number of parts from the first position of the last tile up to a position.
 func (r *partRows) partsTo(hi int) int {
 	lo := int(r.rows[3*r.tiles[len(r.tiles)-2]])
 	return (hi-1)/partPositions - lo/partPositions + 1
 }
 
-// attendFast computes spans of many tiles a row of tiles at a time, and others in parts.
+// attendFast computes spans with many tiles one tile per warp, and other spans in parts.
 func (b *Backend) attendFast(spans []backend.Span, o *attention, pageTokens int, a *backend.AttentionArgs, in, out matrix) {
 	r := &b.partRows
 	for _, r.whole = range []bool{false, true} {
@@ -80,27 +81,29 @@ func (b *Backend) attendFast(spans []backend.Span, o *attention, pageTokens int,
 	}
 }
 
-// tileRows are the rows of a tile at most.
+// tileRows returns the maximum number of rows of a tile.
 func tileRows(a *backend.AttentionArgs) int { return max(1, partQueries*a.KVHeads/a.Heads) }
 
-// tileColumns are the tiles of a row's heads.
+// tileColumns returns the number of tiles for the heads of a row.
 func tileColumns(a *backend.AttentionArgs) int {
 	return ceil(a.Heads/a.KVHeads, partQueries) * a.KVHeads
 }
 
-// inRows reports whether a warp has a tile's whole context. Otherwise it has one part, which is faster where there are
-// few tiles. Both have the same bits.
+// inRows reports whether a warp computes the whole context of a tile of s. Otherwise it computes
+// one part, which is faster if there are few tiles. Both give the same bits.
 func (b *Backend) inRows(s *backend.Span, a *backend.AttentionArgs) bool {
 	return max(a.Dim, a.ValueDim) <= 128 && ceil(s.Rows, tileRows(a))*tileColumns(a) >= 2*b.multiprocessors
 }
 
-// collect takes the rows of a span. It launches those before if there is no room for more.
+// collect adds the rows of a span to partRows. If there is no room for more, it first launches the
+// rows collected so far.
 func (b *Backend) collect(s *backend.Span, table []int32, o *attention, a *backend.AttentionArgs, in, out matrix) {
 	r, each, perTile := &b.partRows, 4*a.Heads*(a.ValueDim+2), tileRows(a)
-	at := -1 // of the table
+	at := -1 // offset of the table
 	for j := range s.Rows {
 		lo, hi := visible(s.Start+j, a)
-		// A row's tile begins up to perTile - 1 positions before what it sees itself.
+		// A row's tile begins up to perTile - 1 positions before the first position that the row
+		// sees.
 		n, most := len(r.rows)/3, max(r.most, (hi-1)/partPositions-max(0, lo-perTile)/partPositions+1)
 		if n > 0 && (s.First+j != r.first+n || !r.whole && each*most*(n+1) > scratchBytes || n == mostRows || at < 0 && len(r.tables)+len(table) > mostPages) {
 			b.launchParts(o, a, in, out)
@@ -118,7 +121,7 @@ func (b *Backend) collect(s *backend.Span, table []int32, o *attention, a *backe
 	}
 }
 
-// launchParts attends for the rows that were collected, and forgets them.
+// launchParts computes the attention of the collected rows and clears them.
 func (b *Backend) launchParts(o *attention, a *backend.AttentionArgs, in, out matrix) {
 	r := &b.partRows
 	if n := len(r.rows) / 3; n > 0 && b.err == nil {

@@ -12,14 +12,14 @@ import (
 
 var _ backend.HeadGates = (*Backend)(nil)
 
-// eachBlock calls f for as many rows at a time as a launch has.
+// eachBlock calls f for chunks of rows, each small enough for one launch.
 func eachBlock(rows int, f func(first, n int)) {
 	for first := 0; first < rows; first += mostBlocksY {
 		f(first, min(mostBlocksY, rows-first))
 	}
 }
 
-// Norm has a block for each group of a row.
+// Norm starts a block for each group of a row.
 func (b *Backend) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
 	if b.err != nil {
 		return
@@ -40,7 +40,7 @@ func (b *Backend) Norm(dst, x, weight, bias tensor.Tensor, a meta.NormSpec) {
 		uint64(a.Dim), flag(a.Layer), math.Float64bits(float64(a.Eps)), word(a.Offset), uint64(b.options.Lanes))
 }
 
-// Rope has a thread for each pair.
+// Rope starts a thread for each pair.
 func (b *Backend) Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interleaved bool) {
 	if b.err != nil {
 		return
@@ -61,7 +61,7 @@ func (b *Backend) Rope(x tensor.Tensor, dim int, cos, sin tensor.Tensor, interle
 		uint64(cols/dim), uint64(dim), uint64(half), flag(interleaved), uint64(n))
 }
 
-// Add has a thread for each number.
+// Add starts a thread for each element.
 func (b *Backend) Add(dst, x tensor.Tensor, scale float32) {
 	if b.err != nil {
 		return
@@ -74,7 +74,7 @@ func (b *Backend) Add(dst, x tensor.Tensor, scale float32) {
 	})
 }
 
-// Gate has a thread for each number.
+// Gate starts a thread for each element.
 func (b *Backend) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit float32) {
 	if b.err != nil {
 		return
@@ -88,7 +88,7 @@ func (b *Backend) Gate(dst, gate, up tensor.Tensor, act meta.Activation, limit f
 	b.gate(out, g, u, rows, cols, 1, act, limit)
 }
 
-// GateHeads has a thread for each number.
+// GateHeads starts a thread for each element.
 func (b *Backend) GateHeads(dst, gate, up tensor.Tensor, act meta.Activation) {
 	if b.err != nil {
 		return
@@ -102,7 +102,7 @@ func (b *Backend) GateHeads(dst, gate, up tensor.Tensor, act meta.Activation) {
 	b.gate(out, g, u, rows, cols, cols/heads, act, 0)
 }
 
-// gate gates columns, of which each number of g gates so many.
+// gate queues a gate. Each element of g applies to `each` consecutive columns.
 func (b *Backend) gate(out, g, u matrix, rows, cols, each int, act meta.Activation, limit float32) {
 	if act > meta.ActExp || act == meta.ActClampedSiLU {
 		b.fail("gate: unknown activation %d", act)
@@ -119,7 +119,7 @@ func (b *Backend) gate(out, g, u matrix, rows, cols, each int, act meta.Activati
 	})
 }
 
-// Scale has a thread for each number.
+// Scale starts a thread for each element.
 func (b *Backend) Scale(x tensor.Tensor, scale, limit float32) {
 	if b.err != nil {
 		return
@@ -132,7 +132,7 @@ func (b *Backend) Scale(x tensor.Tensor, scale, limit float32) {
 	})
 }
 
-// Route runs on the host, which has the experts' numbers when it returns.
+// Route runs on the host, because the host needs the numbers of the experts when it returns.
 func (b *Backend) Route(experts []int32, weights []float32, logits, correction tensor.Tensor, a *meta.MoESpec) {
 	if b.err != nil {
 		return

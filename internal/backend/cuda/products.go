@@ -7,13 +7,13 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// storedWeight is a Weight of weights.h.
+// storedWeight mirrors the struct Weight of weights.h.
 type storedWeight struct {
 	at, format, stride, row, col, step, transposed         uint64
 	scales, scaleFormat, scaleStride, blockRows, blockCols uint64
 }
 
-// productPart and products are Part and Products of products.h.
+// productPart and products mirror the structs Part and Products of products.h.
 type productPart struct {
 	w                          storedWeight
 	y, ys                      uint64
@@ -31,10 +31,10 @@ type products struct {
 
 const (
 	productThreads = 256
-	fewTokens      = 64 // of a block at most
+	fewTokens      = 64 // of a block, at most
 )
 
-// hasFast reports whether the kernels of products.h multiply by w.
+// hasFast reports whether the kernels of products.h support w.
 func (w *weight) hasFast() bool {
 	return w.transposed == 0 && w.format != formatF16 && w.format != formatF32 && w.rows > 0 && w.cols > 0
 }
@@ -47,13 +47,14 @@ func (w *weight) stored() storedWeight {
 	return storedWeight{w.at, w.format, w.stride, w.row, w.col, w.step, w.transposed, w.scales, w.scaleFormat, w.scaleStride, w.blockRows, blockCols}
 }
 
-// LinearRounded uses tensor cores where Options.Fast says so and there is a kernel; otherwise it rounds nothing.
+// LinearRounded uses tensor cores if Options.Fast is set and a kernel supports w. Otherwise it does
+// not round.
 func (b *Backend) LinearRounded(dst, x tensor.Tensor, w backend.Matrix, bias tensor.Tensor, role backend.Role) {
 	one := [1]backend.Product{{Dst: dst, X: x, W: w, Bias: bias, Rounded: true, Role: role}}
 	b.Products(one[:])
 }
 
-// Products computes up to three products of the same activations at a time.
+// Products fuses products: up to three of the same input, or several of single tokens.
 func (b *Backend) Products(ps []backend.Product) {
 	for len(ps) > 0 && b.err == nil {
 		n := 1
@@ -68,7 +69,7 @@ func (b *Backend) Products(ps []backend.Product) {
 	}
 }
 
-// fastProducts computes the first products of ps, and returns how many.
+// fastProducts computes the leading products of ps together, and returns their number.
 func (b *Backend) fastProducts(ps []backend.Product) (n int) {
 	o := &b.products
 	*o = products{}
@@ -90,7 +91,7 @@ func (b *Backend) fastProducts(ps []backend.Product) (n int) {
 		o.part[n] = productPart{w.stored(), out.at, out.stride, v.at, v.step, v.format, uint64(w.rows)}
 		n++
 	}
-	if n == 0 { // of a format without a kernel
+	if n == 0 { // the format has no kernel
 		b.Linear(ps[0].Dst, ps[0].X, ps[0].W, ps[0].Bias)
 		return 1
 	}
@@ -113,7 +114,8 @@ func sameTensor(a, b tensor.Tensor) bool {
 	return a.Address == b.Address && a.Data == nil && b.Data == nil && a.Rank == b.Rank && a.Dims == b.Dims && a.RowStride() == b.RowStride()
 }
 
-// blocksOf is the number of blocks of some rows for all parts.
+// blocksOf returns the number of blocks for all parts, if a block computes the given number of
+// rows.
 func (o *products) blocksOf(rows int) (n int) {
 	for i := range o.part {
 		n += ceil(int(o.part[i].rows), rows)
@@ -121,19 +123,19 @@ func (o *products) blocksOf(rows int) (n int) {
 	return n
 }
 
-// roundTokens makes the rounded rows of n tokens in the scratch, which has room for those of whole blocks.
+// roundTokens rounds the inputs of n tokens into the scratch memory, padded to whole blocks.
 func (b *Backend) roundTokens(o *products, n int) {
 	width := ceil(int(o.cols), 8) * 8
 	o.rounded, o.tokens = b.reserve(roundedBytes(n, int(o.cols))), uint64(n)
 	b.launch(kernelRoundRows, ceil(width, threads), n, threads, o.rounded, o.x, o.xs, o.cols)
 }
 
-// roundedBytes are those of the rounded rows of n tokens.
+// roundedBytes returns the size of the rounded inputs of n tokens.
 func roundedBytes(n, cols int) int64 {
 	return 2 * int64(ceil(n, fewTokens)*fewTokens) * int64(ceil(cols, 8)*8)
 }
 
-// skip leaves n tokens behind.
+// skip advances o by n tokens.
 func (o *products) skip(n int) {
 	o.x += 4 * o.xs * uint64(n)
 	for i := range o.part {
@@ -141,10 +143,12 @@ func (o *products) skip(n int) {
 	}
 }
 
-// Tokens at most, at a time. All those of wide share a weight's rows in the second-level cache.
+// Maximum numbers of tokens per launch. The tokens of a wide launch share each weight row in the L2
+// cache.
 const roundedTokens, wideTokens = 8192, 2048
 
-// launchFew launches a kernel for generated tokens. Up to eight are rounded by it.
+// launchFew launches a kernel for generated tokens. The kernel itself rounds the inputs of up to
+// eight tokens.
 func (b *Backend) launchFew(tokens int, coded bool) {
 	o := &b.products
 	rows := 16 // of a block
@@ -176,8 +180,8 @@ func (b *Backend) launchFew(tokens int, coded bool) {
 	}
 }
 
-// launchMany launches a kernel for tokens of prompts. Which kind of kernel it is depends on the weights alone, and tiles of
-// one kind have the same sums.
+// launchMany launches a kernel for prompt tokens. The kind of kernel depends only on the weights.
+// All tile sizes of one kind sum in the same order.
 func (b *Backend) launchMany(tokens int, coded bool) {
 	o := &b.products
 	wide := b.capability9 && !coded && o.inChunks()
@@ -205,7 +209,7 @@ func (b *Backend) launchMany(tokens int, coded bool) {
 	}
 }
 
-// inChunks reports whether rows of the weights are chunks of 16 bytes at multiples of 16 bytes.
+// inChunks reports whether the rows of all weights consist of 16-byte chunks at 16-byte boundaries.
 func (o *products) inChunks() bool {
 	bits := 2 * o.cols
 	for i := range o.part {
@@ -215,7 +219,7 @@ func (o *products) inChunks() bool {
 	return bits%16 == 0
 }
 
-// launchWide takes the largest tiles of which the GPU's multiprocessors all have some.
+// launchWide chooses the largest tiles that still occupy all of the GPU's multiprocessors.
 func (b *Backend) launchWide(tokens int) {
 	o := &b.products
 	k, rows, each := kernelWide64, 64, 64

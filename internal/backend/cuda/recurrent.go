@@ -15,18 +15,19 @@ var (
 
 const (
 	spanWords     = 6        // of Span in recurrent.h
-	columnThreads = 32       // of a block for columns of states
-	mostColumns   = 48 << 10 // bytes of the columns of a block and of the vectors beside them
+	columnThreads = 32       // of a block that updates columns of states
+	mostColumns   = 48 << 10 // bytes of shared memory for a block's columns and vectors
 )
 
-// states are the checked states of an operation: the operation's part of the first slot, and the distance of slots.
+// states are the checked states of an operation: the address of the operation's part of the first
+// slot, and the stride of slots in bytes.
 type states struct {
 	at, stride uint64
-	table      []int32 // the spans as recurrent.h has them
+	table      []int32 // the spans in the layout of recurrent.h
 }
 
-// columns returns how many columns a block has in shared memory, each of rows numbers, beside some vectors of as many, and
-// their bytes.
+// columns returns the number of columns that a block holds in shared memory together with some
+// vectors, and their bytes. A column and a vector each have rows float32 values.
 func (b *Backend) columns(op string, rows, vectors int) (n, bytes int) {
 	if n = min(columnThreads, mostColumns/(4*rows)-vectors); n < 1 {
 		b.fail("%s: columns of %d numbers do not fit the memory of a block", op, rows)
@@ -34,7 +35,8 @@ func (b *Backend) columns(op string, rows, vectors int) (n, bytes int) {
 	return n, 4 * rows * (n + vectors)
 }
 
-// states checks s for an operation on rows that uses size elements of each slot.
+// states checks s for an operation on the given number of rows that uses size elements of each
+// slot.
 func (b *Backend) states(op string, s backend.States, rows, size int) (out states) {
 	slots := int32(0)
 	if !s.Memory.IsZero() {
@@ -62,7 +64,8 @@ func (b *Backend) states(op string, s backend.States, rows, size int) (out state
 	return out
 }
 
-// eachSpans calls f with the address of as many spans at a time as a launch has.
+// eachSpans calls f with the number and the address of as many spans as one launch supports, until
+// all are done.
 func (b *Backend) eachSpans(s *states, f func(n int, spans uint64)) {
 	for table := s.table; len(table) > 0 && b.err == nil; {
 		part := table[:min(len(table), spanWords*mostBlocksY)]
@@ -72,7 +75,7 @@ func (b *Backend) eachSpans(s *states, f func(n int, spans uint64)) {
 	}
 }
 
-// ShortConv has a thread for each channel of a sequence.
+// ShortConv starts a thread for each channel of a sequence.
 func (b *Backend) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.States, act meta.Activation) {
 	const op = "convolution"
 	if b.err != nil {
@@ -93,7 +96,7 @@ func (b *Backend) ShortConv(dst, x, weight, bias tensor.Tensor, s backend.States
 	})
 }
 
-// each is a vector of n numbers, which must be there.
+// each checks a required vector of n numbers.
 func (b *Backend) each(op, name string, t tensor.Tensor, n int) vector {
 	if t.IsZero() {
 		b.fail("%s: there are no %s", op, name)
@@ -101,7 +104,7 @@ func (b *Backend) each(op, name string, t tensor.Tensor, n int) vector {
 	return b.dense(op, name, t, n, n)
 }
 
-// DeltaRule has a thread for each column of a head's state, of each sequence.
+// DeltaRule starts a thread for each column of a head's state, for each sequence.
 func (b *Backend) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backend.States, a backend.DeltaArgs) {
 	const op = "delta rule"
 	if b.err != nil {
@@ -130,7 +133,7 @@ func (b *Backend) DeltaRule(dst tensor.Tensor, in backend.DeltaInputs, s backend
 	})
 }
 
-// StateSpace has a thread for each column of a head's state, of each sequence.
+// StateSpace starts a thread for each column of a head's state, for each sequence.
 func (b *Backend) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s backend.States, a backend.StateSpaceArgs) {
 	const op = "state space"
 	if b.err != nil {
@@ -155,7 +158,7 @@ func (b *Backend) StateSpace(dst tensor.Tensor, in backend.StateSpaceInputs, s b
 	})
 }
 
-// SelectiveScan has a thread for each channel, of each sequence.
+// SelectiveScan starts a thread for each channel, for each sequence.
 func (b *Backend) SelectiveScan(dst tensor.Tensor, in backend.SelectiveInputs, s backend.States, a backend.SelectiveArgs) {
 	const op = "selective scan"
 	if b.err != nil {

@@ -4,18 +4,18 @@ package cuda
 
 import "github.com/heftai/heft/internal/backend"
 
-// scratch is memory of the GPU for one operation at a time.
+// scratch is GPU memory for intermediate results of one operation at a time.
 type scratch struct {
 	address uintptr
 	size    int64
-	limit   int64 // planned for it; 0 for no plan
+	limit   int64 // bytes planned for it; 0 if there is no plan
 }
 
-// reserve makes the scratch at least n bytes.
+// reserve grows the scratch memory to at least n bytes and returns its address.
 func (b *Backend) reserve(n int64) uint64 {
 	s := &b.scratch
 	if n > s.size && b.err == nil {
-		size := 2 * n // because the scores of a sequence grow by one in each pass
+		size := 2 * n // the scores of a sequence grow in each pass
 		if s.limit > 0 {
 			size = max(n, min(size, s.limit))
 		}
@@ -40,14 +40,16 @@ func (b *Backend) freeScratch() {
 	}
 }
 
-// OwnBytes returns the memory that a GPU takes at most beside tensors for w: of operands, and the scratch of operations.
-// fast says whether their kernels may be those of [Options].Fast.
+// OwnBytes returns the maximum GPU memory, in bytes, that the work w needs in addition to its
+// tensors: the ring of operands and the scratch memory of operations. fast tells whether kernels of
+// [Options].Fast may run.
 func OwnBytes(w *backend.Work, fast bool) int64 { return ringBytes + scratchOf(w, fast) }
 
-// LimitOwn keeps the scratch to what [OwnBytes] has returned.
+// LimitOwn limits memory reserved in advance to a result of [OwnBytes]. An operation that needs
+// more still gets it.
 func (b *Backend) LimitOwn(bytes int64) { b.scratch.limit = max(bytes-ringBytes, 1) }
 
-// scratchOf is the scratch that w takes at most.
+// scratchOf returns the maximum scratch memory that w needs, in bytes.
 func scratchOf(w *backend.Work, fast bool) (n int64) {
 	for i := range w.Attention {
 		a := &w.Attention[i]
@@ -69,5 +71,5 @@ func scratchOf(w *backend.Work, fast bool) (n int64) {
 	return n
 }
 
-// someRows are the bytes of so many rows, of which a launch has at least one.
+// someRows returns the bytes of the rows of a launch: at most scratchBytes, but at least one row.
 func someRows(each int64, rows int) int64 { return min(each*int64(rows), max(each, scratchBytes)) }

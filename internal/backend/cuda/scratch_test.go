@@ -10,15 +10,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// TestScratchIsWhatPlansCount runs attention of long prompts, which takes more scratch with each pass. It grew to twice
-// what it needed, which no plan counted.
+// TestScratchIsWhatPlansCount runs attention of long prompts, which needs more scratch memory with
+// each pass. The scratch memory used to grow to twice the size it needed, which exceeded the plan.
 func TestScratchIsWhatPlansCount(t *testing.T) {
 	need(t)
 	for _, fast := range []bool{false, true} {
 		const heads, dim, context, step, page = 4, 16, 640, 80, 16
 		rows := step
 		if fast {
-			rows = 1 // more would be whole rows of tiles, which take no scratch
+			rows = 1 // with more, rows of tiles need no scratch
 		}
 		w := backend.Work{Attention: []backend.AttentionWork{{Heads: heads, KVHeads: 2, Dim: dim, ValueDim: dim, Context: context, Tokens: rows}}}
 		b := openWith(t, "", fast)

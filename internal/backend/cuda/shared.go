@@ -18,18 +18,19 @@ import (
 
 var _ backend.Sharer = (*Backend)(nil)
 
-// shared is memory that any goroutine may copy and free. Operations look for it where they find no other allocation.
+// shared is memory that any goroutine may copy and free. Operations check it last, after the
+// backend's own allocations.
 type shared struct {
 	*Backend
 	mu     sync.Mutex
 	live   allocations
-	copies copyQueue // made for the first copy
+	copies copyQueue // created by the first copy
 }
 
 // Shared implements [backend.Sharer].
 func (b *Backend) Shared() backend.Memory { return &b.shared }
 
-// New allocates memory of the GPU.
+// New allocates GPU memory. It may be called concurrently with operations of the backend.
 func (s *shared) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	t, n, err := s.Backend.newTensor(dtype, dims)
 	if err != nil {
@@ -41,7 +42,7 @@ func (s *shared) New(dtype meta.DType, dims ...int) (tensor.Tensor, error) {
 	return t, s.Backend.clear(t.Address, n)
 }
 
-// Free frees t, which no operation uses that has not ended.
+// Free frees t. No queued operation may use t.
 func (s *shared) Free(t tensor.Tensor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,14 +51,15 @@ func (s *shared) Free(t tensor.Tensor) {
 	}
 }
 
-// holds is [allocations.holds].
+// holds is like [allocations.holds].
 func (s *shared) holds(p uintptr, n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.live.holds(p, n)
 }
 
-// Copy copies beside the operations of the backend, which use neither tensor meanwhile.
+// Copy copies concurrently with the operations of the backend. These must not use dst or src
+// meanwhile.
 func (s *shared) Copy(dst, src tensor.Tensor) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +71,7 @@ func (s *shared) Copy(dst, src tensor.Tensor) error {
 	return s.copies.copy(dst, src, &s.counters)
 }
 
-// startCopies makes a queue of copies.
+// startCopies creates the queue for copies.
 func (s *shared) startCopies() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -90,7 +92,7 @@ func (s *shared) startCopies() error {
 	return nil
 }
 
-// release frees all of it.
+// release frees all shared memory.
 func (s *shared) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 var _ backend.Metered = (*Backend)(nil)
 
-// counters are what [Backend.Use] reports, for readers of other goroutines.
+// counters are the values that [Backend.Use] reports. Any goroutine may read them.
 type counters struct{ bytes, own, toDevice, toHost, copying atomic.Int64 }
 
 // Use implements [backend.Metered].

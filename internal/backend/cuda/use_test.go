@@ -10,7 +10,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// TestUseCountsMemoryAndCopies: allocations are counted while they live, and copies by their direction.
+// TestUseCountsMemoryAndCopies: allocations are counted until they are freed, and copies by their
+// direction.
 func TestUseCountsMemoryAndCopies(t *testing.T) {
 	need(t)
 	b := open(t, kernels.Names()[0])

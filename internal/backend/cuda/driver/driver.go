@@ -19,7 +19,7 @@ extern int cuCtxSetCurrent(void *);
 extern int cuFuncSetAttribute(void *, int, int);
 extern int cuStreamSynchronize(void *);
 extern int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
-// CUlaunchAttribute and CUlaunchConfig of cuda.h, which this package does without.
+// CUlaunchAttribute and CUlaunchConfig of cuda.h, which this package does not include.
 struct attribute { int id; union { int value; char room[64]; } __attribute__((aligned(8))); };
 struct configuration { unsigned x, y, z, threads_x, threads_y, threads_z, shared; void *stream; struct attribute *attributes; unsigned count; };
 extern int cuLaunchKernelEx(const struct configuration *, void *, void **, void **);
@@ -36,12 +36,12 @@ extern int cuStreamWaitEvent(void *, void *, unsigned);
 
 enum { MOST = 40 };
 
-// IN sets the context, as the caller's thread may have had another.
+// IN sets the context, because the caller's thread may have another one.
 #define IN(call) \
 	int r = cuCtxSetCurrent(context); \
 	return r ? r : call
 
-// A kernel's operands are words, or one struct of them. early: it may begin before the kernel in front of it has ended.
+// A kernel's operands are words, or one struct of words. early: the kernel may start before the previous one ends.
 static int launch(void *context, void *kernel, unsigned x, unsigned y, unsigned threads, unsigned shared, void *stream, uint64_t *args, int n, int whole, int early) {
 	void *at[MOST];
 	for (int i = 0; i < (whole ? 1 : n); i++) at[i] = args + i;
@@ -73,7 +73,7 @@ import (
 // MostArguments is the largest number of arguments of a kernel.
 const MostArguments = C.MOST
 
-// Reason returns why there is no GPU to use as far as the driver knows, or "".
+// Reason returns why the driver offers no GPU, or "".
 func Reason() string {
 	if why := C.GoString(C.driver_reason()); why != "" {
 		return "no driver (" + why + ")"
@@ -84,13 +84,13 @@ func Reason() string {
 	return ""
 }
 
-// An Error is a result of the driver that is not success.
+// An Error is a result code of the driver other than success.
 type Error int
 
-// Lost reports whether the error is one after which the device's context cannot be used.
+// Lost reports whether the device's context is unusable after the error.
 func (e Error) Lost() bool {
 	switch e {
-	case 2, 201, 304, 400, 500, 600: // memory, a wrong argument: the context lives
+	case 2, 201, 304, 400, 500, 600: // such as out of memory or an invalid argument: the context stays usable
 		return false
 	}
 	return e >= 700 || e == 214 || e == 46
@@ -111,12 +111,12 @@ func check(r C.int) error {
 	return nil
 }
 
-// A Queue is a stream of a context. Work on it runs in the order of the calls, after they return. One
-// goroutine uses a Queue at a time.
+// A Queue is a stream of a context. It runs work asynchronously, in the order of the calls. Only
+// one goroutine may use a Queue at a time.
 type Queue struct{ Context, Stream unsafe.Pointer }
 
-// Pinned allocates host memory that the device copies from and to without the processor. It is freed
-// with [FreePinned], when no copy uses it.
+// Pinned allocates page-locked host memory, from and to which the device copies by DMA. Free it
+// with [FreePinned] once no copy uses it.
 func (q *Queue) Pinned(n int) ([]byte, error) {
 	var p unsafe.Pointer
 	if err := check(C.pinned(q.Context, &p, C.size_t(n))); err != nil {
@@ -125,21 +125,22 @@ func (q *Queue) Pinned(n int) ([]byte, error) {
 	return unsafe.Slice((*byte)(p), n), nil
 }
 
-// FreePinned frees memory from [Queue.Pinned].
+// FreePinned frees memory allocated by [Queue.Pinned].
 func FreePinned(b []byte) {
 	if b != nil {
 		C.cuMemFreeHost(unsafe.Pointer(unsafe.SliceData(b)))
 	}
 }
 
-// AllowShared lets launches of a kernel take up to n bytes of dynamic shared memory a block.
+// AllowShared allows launches of a kernel to use up to n bytes of dynamic shared memory per block.
 func (q *Queue) AllowShared(kernel unsafe.Pointer, n int) error {
 	return check(C.allow_shared(q.Context, kernel, C.int(n)))
 }
 
-// A Launch says how a kernel runs: over X·Y blocks of some threads, each with Shared bytes of dynamic shared memory.
-// Its operands are words, or one struct of them.
-// An Early kernel may begin while the one before it in the queue ends; it waits for the other's results by itself.
+// A Launch describes how a kernel runs: X·Y blocks of Threads threads, each block with Shared bytes
+// of dynamic shared memory. Its operands are words, or one struct of words. An Early kernel may
+// start before the previous kernel in the queue ends; it must wait for that kernel's results
+// itself.
 type Launch struct {
 	Kernel        unsafe.Pointer
 	X, Y, Threads int
@@ -163,53 +164,53 @@ func flag(v bool) C.int {
 	return 0
 }
 
-// ToDevice copies from pinned memory, which must not change before the queue has come to it.
+// ToDevice queues a copy from pinned memory. The memory must not change before the copy has run.
 func (q *Queue) ToDevice(dst uintptr, src []byte) error {
 	return check(C.to_device(q.Context, C.address(dst), unsafe.Pointer(unsafe.SliceData(src)), C.size_t(len(src)), q.Stream))
 }
 
-// ToHost copies to pinned memory, which may be read after [Queue.Wait].
+// ToHost queues a copy to pinned memory. It may be read after [Queue.Wait].
 func (q *Queue) ToHost(dst []byte, src uintptr) error {
 	return check(C.to_host(q.Context, unsafe.Pointer(unsafe.SliceData(dst)), C.address(src), C.size_t(len(dst)), q.Stream))
 }
 
-// OnDevice copies n bytes within the device.
+// OnDevice queues a copy of n bytes within the device.
 func (q *Queue) OnDevice(dst, src uintptr, n int) error {
 	return check(C.on_device(q.Context, C.address(dst), C.address(src), C.size_t(n), q.Stream))
 }
 
-// Clear sets n bytes to 0.
+// Clear queues setting n bytes to 0.
 func (q *Queue) Clear(dst uintptr, n int) error {
 	return check(C.clear(q.Context, C.address(dst), C.size_t(n), q.Stream))
 }
 
-// Wait waits for all that is queued.
+// Wait waits for all queued work.
 func (q *Queue) Wait() error { return check(C.wait_for(q.Context, q.Stream)) }
 
-// Free frees the stream, on which nothing is queued.
+// Free frees the stream. No work may be queued.
 func (q *Queue) Free() { C.destroy(q.Context, q.Stream) }
 
-// An Event is a mark in a queue, of one context.
+// An Event marks a position in the queues of one context.
 type Event struct{ at unsafe.Pointer }
 
-// NewEvent makes an event. [Queue.FreeEvent] frees it, when no queue waits for it.
+// NewEvent creates an event. Free it with [Queue.FreeEvent] once no queue waits for it.
 func (q *Queue) NewEvent() (e Event, err error) {
 	err = check(C.new_event(q.Context, &e.at))
 	return e, err
 }
 
-// FreeEvent frees an event; the zero Event is none.
+// FreeEvent frees an event. It ignores the zero Event.
 func (q *Queue) FreeEvent(e Event) {
 	if e.at != nil {
 		C.free_event(q.Context, e.at)
 	}
 }
 
-// Record puts the mark behind all work of the queue so far.
+// Record marks the end of the work queued so far.
 func (q *Queue) Record(e Event) error { return check(C.record(q.Context, e.at, q.Stream)) }
 
-// WaitBehind makes later work of the queue wait for an event, as it was recorded last.
+// WaitBehind makes later work of the queue wait for the latest record of an event.
 func (q *Queue) WaitBehind(e Event) error { return check(C.wait_behind(q.Context, q.Stream, e.at)) }
 
-// WaitFor waits for an event, as it was recorded last.
+// WaitFor waits on the host for the latest record of an event.
 func (q *Queue) WaitFor(e Event) error { return check(C.wait_for_event(q.Context, e.at)) }

@@ -1,22 +1,22 @@
-// A CUDA driver for tests, on a machine without a GPU: libcuda.so.1 with the functions that package cuda
-// uses. Kernels run on the processor, from a library that is built of the same source as the PTX.
+// A simulated CUDA driver, for tests on machines without a GPU: libcuda.so.1 with the functions that package
+// cuda uses. Kernels run on the CPU, from a library built of the same sources as the PTX.
 //
-// It is strict where a real driver is not: device memory is unmapped around each allocation and full of
-// 0xCD at first, so a kernel that reads or writes beyond an allocation ends the process; a copy beyond
-// one, or on another device than the current context's, is an error; threads of a block that do not meet
-// at a barrier are error 719; a misaligned load is an illegal instruction.
+// It is stricter than a real driver. Each allocation is surrounded by unmapped memory and filled with 0xCD, so a
+// kernel that reads or writes beyond it ends the process. A copy beyond an allocation, or on a device other than
+// the current context's, is an error. If threads of a block do not all reach a barrier, the launch fails with
+// error 719. A misaligned load is an illegal instruction.
 //
 // The environment, read by cuInit:
 //   CUDASIM_KERNELS   the library of kernels
 //   CUDASIM_DEVICES   how many devices there are (1)
 //   CUDASIM_MEMORY    bytes of each (1 GiB)
-//   CUDASIM_LATE      not empty: work of a stream is done when somebody waits for it, and not before;
-//                     "kernels": that of a stream without kernels is done as soon as the events that it waits for allow
+//   CUDASIM_LATE      not empty: the work of a stream runs only when the program waits for it;
+//                     "kernels": the work of a stream without kernels runs as soon as the events that it waits for allow
 //   CUDASIM_SEED      threads of a block run in an order shuffled by this number
-//   CUDASIM_FAIL      launch:N: launch N, from 0 on, fails, and the device is lost; so for memory:N, an allocation, and
+//   CUDASIM_FAIL      launch:N: launch N (from 0) fails, and the device is lost; likewise memory:N, an allocation, and
 //                     copy:N, a copy between host and device
-//   CUDASIM_OTHERS    a folder: the processes that have it share the devices' memory. The file PID, or one of a test
-//                     named after a process that lives, has the bytes that a process uses of each device, one a line
+//   CUDASIM_OTHERS    a folder: processes with the same folder share the devices' memory. The file PID, which a test
+//                     may also write for a live process, has the bytes that the process uses of each device, one per line
 //   CUDASIM_INIT      the result of cuInit
 //   CUDA_VISIBLE_DEVICES  as many devices as it lists, which are all alike; none if it is empty
 #include <algorithm>
@@ -77,8 +77,8 @@ static thread_local Context *current;
 
 static Stream *stream_of(void *s) { return s ? (Stream *)s : &default_stream; }
 
-// drain does what is queued, as far as the record of a version of an event if there is one. After a loss
-// nothing runs any more.
+// drain runs the queued work, up to the record of an event's version if `until` is set. Nothing runs once the
+// device is lost.
 static Result drain(Stream *s, Event *until = nullptr, uint64_t version = 0) {
 	Result result = lost ? LAUNCH_FAILED : SUCCESS;
 	while (!s->queue.empty() && !(until && until->done >= version)) {
@@ -90,7 +90,7 @@ static Result drain(Stream *s, Event *until = nullptr, uint64_t version = 0) {
 	return result;
 }
 
-// advance does the work of streams that are not late, as far as events allow.
+// advance runs the work of streams without kernels as far as events allow, if CUDASIM_LATE is "kernels".
 static void advance() {
 	for (bool again = eager; again;) {
 		again = false;
@@ -132,13 +132,13 @@ static bool is_pinned(Address p, size_t n) {
 	return within<size_t>(pinned, p, n, [](const size_t &s) { return s; }, &at);
 }
 
-// fails counts a call, and reports whether it is one that is to fail.
+// fails counts a call, and reports whether this call must fail.
 static bool fails(int what) {
 	if (calls[what]++ == fail_at[what]) lost = true;
 	return lost;
 }
 
-// Between lets one process at a time look at the memory that others use, and say what it uses.
+// Between lets one process at a time read the memory use of others and publish its own.
 struct Between {
 	int lock = -1;
 	Between() {
@@ -293,8 +293,7 @@ API cuMemFreeHost(void *p) {
 	return SUCCESS;
 }
 
-// As the driver does: bytes of memory that is not pinned are taken at once, those of pinned memory when the
-// stream comes to them.
+// Like the driver, it reads pageable memory at once, and pinned memory when the stream reaches the copy.
 API cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t n, void *stream) {
 	LOCK;
 	if (!on_device(to, n)) return INVALID;
@@ -409,8 +408,8 @@ API cuFuncSetAttribute(Kernel *k, int what, int value) {
 	return SUCCESS;
 }
 
-// A block runs on one thread of the processor: its threads are fibers, which a barrier switches. They are
-// switched by hand, as swapcontext makes two system calls.
+// A block runs on one CPU thread: its threads are fibers, which a barrier switches. The switch is hand-written,
+// because swapcontext makes two system calls.
 extern "C" {
 thread_local int sim_thread, sim_threads;
 thread_local int64_t sim_block_x, sim_block_y;
@@ -454,7 +453,7 @@ static Result run_block(const std::vector<int> &order) {
 	return SUCCESS;
 }
 
-// shared_memory is dynamic memory of a block, which ends where memory is not mapped.
+// shared_memory returns the dynamic shared memory of a block, with an unmapped page behind it.
 static uint8_t *shared_memory(unsigned bytes) {
 	enum { ROOM = (MOST_SHARED + PAGE - 1) / PAGE * PAGE };
 	static thread_local uint8_t *region = [] {
