@@ -5,10 +5,11 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// alternatingCase is one reverse of an operation of alternating updates or hyper-connections.
+// alternatingCase is the reverse of one operation of alternating updates (AltUp) or
+// hyper-connections.
 type alternatingCase struct {
 	name     string
-	widths   []int   // of the operands, the first of which the operation changes
+	widths   []int   // of the operands; the operation changes the first one
 	scale    float32 // of the first operand
 	shift    float32 // of all operands
 	run      func(b backend.Gradients, x []tensor.Tensor)
@@ -42,7 +43,7 @@ func testAlternatingGrad(e *env) {
 			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 				g.MagnifyGrad(d[0], d[1], dy, x[0], x[1])
 			}},
-		{"cut", []int{width}, 30, 0, // few numbers are near the edge
+		{"cut", []int{width}, 30, 0, // few values are near the edge
 			func(b backend.Gradients, x []tensor.Tensor) { b.CutOff(x[0], by) },
 			func(g backend.Gradients, d []tensor.Tensor, dy tensor.Tensor, x []tensor.Tensor) {
 				g.CutOffGrad(d[0], dy, x[0], by)
@@ -142,7 +143,7 @@ func (c *alternatingCase) test(e *env, g backend.Gradients) {
 	c.absent(e, g, d, dy, tensors())
 }
 
-// absent checks that gradients that are not asked for change nothing of the others.
+// absent checks that each gradient has the same bits if it is the only one requested.
 func (c *alternatingCase) absent(e *env, g backend.Gradients, all []tensor.Tensor, dy []float32, x []tensor.Tensor) {
 	e.Helper()
 	for k := range all {

@@ -13,7 +13,7 @@ type sequence struct {
 	n       int
 	q, k, v []float32
 	pages   []int32
-	states  []float32 // of biases of distances, with those of a cache
+	states  []float32 // of distance biases, including those of a cache
 }
 
 // cache is a layer's pages with the sequences stored in them.
@@ -26,7 +26,7 @@ type cache struct {
 	relative
 }
 
-// newCache stores sequences of the given lengths. Free pages hold NaN.
+// newCache stores sequences of the given lengths. It fills free pages with NaN.
 func newCache(e *env, a backend.AttentionArgs, d meta.DType, pageTokens int, lengths ...int) *cache {
 	e.Helper()
 	c := &cache{e: e, a: a}
@@ -61,7 +61,7 @@ func newCache(e *env, a backend.AttentionArgs, d meta.DType, pageTokens int, len
 	return c
 }
 
-// pagesOf are pages of NaN.
+// pagesOf returns pages filled with NaN.
 func (e *env) pagesOf(d meta.DType, pages, tokens, heads, dim int) tensor.Tensor {
 	e.Helper()
 	row := backend.KVRow(d, heads, dim)
@@ -75,7 +75,8 @@ func (e *env) pagesOf(d meta.DType, pages, tokens, heads, dim int) tensor.Tensor
 	return e.place(d, v, 0, pages, tokens, row)
 }
 
-// stored is what pages of dtype d keep of heads of dim channels: Int8 is blocks of q8_0.
+// stored returns v as pages of dtype d hold it, for heads of dim channels. Int8 stands for blocks
+// of q8_0.
 func stored(d meta.DType, v []float32, dim int) []float32 {
 	if d != meta.Int8 {
 		return rounded(d, v)
@@ -108,7 +109,7 @@ func (c *cache) run(begin, end []int) [][]float32 {
 	return c.runAs(nil, begin, end)
 }
 
-// runAs is run where the first prompt tokens of each sequence are rows of a prompt.
+// runAs is like run, but the first prompt tokens of each sequence are rows of a prompt.
 func (c *cache) runAs(prompt, begin, end []int) [][]float32 {
 	c.e.Helper()
 	a := c.a
@@ -135,7 +136,7 @@ func (c *cache) runAs(prompt, begin, end []int) [][]float32 {
 	return out
 }
 
-// reference is the attention of all rows of one sequence.
+// reference computes the attention of all rows of one sequence in float64.
 func (c *cache) reference(s *sequence) []float64 {
 	a := c.a
 	var out []float64
@@ -202,7 +203,7 @@ func attentionCases(e *env) []backend.AttentionArgs {
 	}
 }
 
-// testAttention has all options against the reference, three sequences in a call.
+// testAttention compares all options with the reference, with three sequences in a call.
 func testAttention(e *env) {
 	for i, a := range attentionCases(e) {
 		for _, d := range kvTypes {
@@ -210,7 +211,7 @@ func testAttention(e *env) {
 			for j, got := range c.run([]int{0, 0, 0}, []int{1, 19, 45}) {
 				close64(e, name("attention", i, d, "sequence", j), got, c.reference(c.seqs[j]), 1e-5, 1)
 			}
-			// Weights of prompts are rounded, as queries and keys may be: scores are about 1.
+			// Prompts round softmax weights, and perhaps queries and keys: scores are about 1.
 			for j, got := range c.runAs([]int{1, 19, 45}, []int{0, 0, 0}, []int{1, 19, 45}) {
 				close64(e, name("attention of a prompt", i, d, "sequence", j), got, c.reference(c.seqs[j]), 0.02, 1)
 			}
@@ -218,10 +219,10 @@ func testAttention(e *env) {
 	}
 }
 
-// kvTypes are those of keys and values.
+// kvTypes are the dtypes of the KV cache.
 var kvTypes = append(dtypes[:len(dtypes):len(dtypes)], meta.Int8)
 
-// testAttentionChunks: a row has the same bits alone, in chunks and in the whole.
+// testAttentionChunks: a row has the same bits alone, in chunks and in the whole sequence.
 func testAttentionChunks(e *env) {
 	for i, a := range attentionCases(e) {
 		const n = 42
@@ -239,7 +240,7 @@ func testAttentionChunks(e *env) {
 	}
 }
 
-// testAttentionLong has sequences of many blocks of keys, in chunks and beside each other.
+// testAttentionLong has sequences of many blocks of keys, in chunks and several in one call.
 func testAttentionLong(e *env) {
 	for i, a := range []backend.AttentionArgs{
 		{Heads: 4, KVHeads: 2, Dim: 32, ValueDim: 32, Scale: 0.3},
@@ -266,8 +267,7 @@ func testAttentionLong(e *env) {
 	}
 }
 
-// testAttentionNonFinite: a key or value that is not finite reaches the tokens that see it, and no
-// other.
+// testAttentionNonFinite: a key or value that is not finite affects only the tokens that see it.
 func testAttentionNonFinite(e *env) {
 	for _, d := range kvTypes {
 		for _, bad := range []float64{math.NaN(), math.Inf(1)} {
@@ -295,7 +295,7 @@ func testAttentionNonFinite(e *env) {
 	}
 }
 
-// testAttentionSharedPages: values may be the first channels of the keys.
+// testAttentionSharedPages: values may share memory with the first channels of the keys.
 func testAttentionSharedPages(e *env) {
 	a := backend.AttentionArgs{Heads: 4, KVHeads: 1, Dim: 24, ValueDim: 16, Scale: 0.2}
 	for _, d := range kvTypes {

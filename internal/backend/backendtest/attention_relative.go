@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// relative are the profiles of biases of distances, [rank, extent]; none with rank 0.
+// relative are the profiles of distance biases, [rank, extent]. Rank 0 means no biases.
 type relative struct {
 	rank, extent int
 	profiles     []float32
@@ -26,7 +26,7 @@ func (r *relative) of(c *cache, begin, end []int) (b backend.Relative) {
 	return backend.Relative{States: c.e.strided(states, len(states)/width, width, 2), Profiles: r.stored}
 }
 
-// bias is that of token t of s for one head and a distance.
+// bias returns the bias of token t of s for one head and a distance.
 func (r *relative) bias(heads int, s *sequence, t, head, distance int) (sum float64) {
 	for i := range r.rank {
 		if distance < r.extent {
@@ -36,8 +36,8 @@ func (r *relative) bias(heads int, s *sequence, t, head, distance int) (sum floa
 	return sum
 }
 
-// testAttentionRelative: biases of distances that depend on the query, whole, in chunks and with rows of prompts, which
-// have the bits of others.
+// testAttentionRelative tests distance biases that depend on the query: in whole sequences, in
+// chunks, and with rows of prompts, which have the same bits as other rows.
 func testAttentionRelative(e *env) {
 	for i, a := range []backend.AttentionArgs{
 		{Heads: 4, KVHeads: 2, Dim: 16, ValueDim: 16, Scale: 0.25},

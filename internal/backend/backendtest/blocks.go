@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// blocks is QuantQ8 or QuantQ4, whose scales stand among the codes, some of them
-// subnormal.
+// blocks makes a matrix in QuantQ8 or QuantQ4, whose scales are stored among the codes. Some scales
+// are subnormal.
 func (e *env) blocks(f meta.QuantFormat, rows, cols int) coded {
 	size := int(f.BlockBytes())
 	c := coded{
@@ -36,8 +36,8 @@ func (e *env) blocks(f meta.QuantFormat, rows, cols int) coded {
 	return c
 }
 
-// interleaved is c with 16 rows interleaved: for each block of columns the scales, then four bytes of
-// codes of each row in turn.
+// interleaved returns c with 16 rows interleaved. Each block of columns has the scales of the rows,
+// then four bytes of codes of each row in turn.
 func interleaved(c coded) coded {
 	size, codes := int(c.spec.Format.BlockBytes()), c.codes
 	each := c.cols / 32 * size
@@ -58,7 +58,7 @@ func interleaved(c coded) coded {
 	return c
 }
 
-// unsign adds 128 to the interleaved codes of QuantQ8, which are unsigned there.
+// unsign adds 128 to the interleaved codes of QuantQ8, which that layout stores unsigned.
 func (c *coded) unsign() {
 	at := 0
 	for first := 0; first < c.rows; first += 16 {
@@ -73,7 +73,7 @@ func (c *coded) unsign() {
 	}
 }
 
-// half is (-1)^s · 2^(e-15) · 1.m, or 2^-14 · 0.m where e is 0.
+// half decodes a float16: (-1)^s · 2^(e-15) · 1.m, or (-1)^s · 2^-14 · 0.m if e is 0.
 func half(bits uint16) float64 {
 	exponent, mantissa := int(bits>>10&31), float64(bits&0x3ff)/1024
 	v := math.Ldexp(mantissa, -14)
@@ -86,9 +86,9 @@ func half(bits uint16) float64 {
 	return v
 }
 
-// testQuantisedRounded: the input of weights in blocks may be rounded to blocks of eight
-// bits. In either role a token's result has the same bits alone and in any batch, from
-// weights at any address and views of them.
+// testQuantisedRounded: a product with weights in blocks may round its input to blocks of eight
+// bits. In either role a token's result has the same bits alone and in any batch, with weights at
+// any address and with views of them.
 func testQuantisedRounded(e *env) {
 	for _, f := range meta.QuantFormats() {
 		if !f.Row().Convert {
@@ -121,7 +121,7 @@ func testQuantisedRounded(e *env) {
 	}
 }
 
-// testBlockViews multiplies the values v of in with rows and columns of c.
+// testBlockViews multiplies in, whose values are v, by views of c's rows and columns.
 func testBlockViews(e *env, what string, c *coded, in tensor.Tensor, v []float32, role backend.Role) {
 	e.Helper()
 	tokens := in.Rows()
@@ -140,7 +140,7 @@ func testBlockViews(e *env, what string, c *coded, in tensor.Tensor, v []float32
 	}
 }
 
-// closeInts compares with a product whose inputs may have been rounded to eight bits.
+// closeInts compares with a product whose inputs may be rounded to eight bits.
 func closeInts(e *env, what string, got, x, w, bias []float32, tokens, rows, cols int) {
 	e.Helper()
 	for i, want := range product(x, w, bias, tokens, rows, cols) {
@@ -156,7 +156,7 @@ func closeInts(e *env, what string, got, x, w, bias []float32, tokens, rows, col
 	}
 }
 
-// every is rows first, first+step, … of a matrix.
+// every returns rows first, first+step, … of a matrix.
 func every(v []float32, cols, first, step int) []float32 {
 	var out []float32
 	for r := first; r*cols < len(v); r += step {

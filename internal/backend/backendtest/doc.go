@@ -1,11 +1,11 @@
 // Package backendtest is the conformance suite of package backend. [Run] compares every operation
-// with a plain float64 reference and checks exactness: a row of a result has the same bits alone
-// and in any batch, with aligned and misaligned weights, in chunks and as a whole. [Same]
+// with a plain float64 reference. It also checks exactness: a row of a result has the same bits
+// alone and in any batch, with aligned and misaligned weights, in chunks and as a whole. [Same]
 // compares two backends bit by bit, such as one with one thread and one with four.
 //
-// Gradients of a backend are compared with finite differences.
+// The suite compares a backend's gradients with finite differences.
 //
-// The suite only uses the interface, so that it also runs on device memory.
+// It uses only the interface, so it also runs on device memory.
 package backendtest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 )
 
-// suite are the subtests of Run.
+// suite lists the subtests of Run.
 var suite = []struct {
 	name string
 	test func(*env)
@@ -77,9 +77,9 @@ var suite = []struct {
 	{"Pool2D", testPool2D},
 }
 
-// Run tests the backend that open returns. Each subtest opens and closes its own. without names
-// the subtests of operations that the backend does not have. A backend that lacks other
-// operations fails.
+// Run tests the backend that open returns. Each subtest opens and closes its own backend. without
+// names subtests to leave out, for operations that the backend does not have. If the backend lacks
+// other operations, the test fails.
 func Run(t *testing.T, open func() backend.Backend, without ...string) {
 	for _, c := range suite {
 		if slices.Contains(without, c.name) {
@@ -93,8 +93,7 @@ func Run(t *testing.T, open func() backend.Backend, without ...string) {
 	}
 }
 
-// Same runs a program of all operations on both backends and compares the results bit
-// by bit.
+// Same runs a program of all operations on both backends and compares the results bit by bit.
 func Same(t *testing.T, a, b backend.Backend) {
 	t.Helper()
 	x, y := newEnv(t, a), newEnv(t, b)

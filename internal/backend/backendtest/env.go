@@ -38,7 +38,7 @@ func (e *env) sync() {
 	}
 }
 
-// values are n random numbers about 1 in size.
+// values returns n random numbers of magnitude about 1.
 func (e *env) values(n int) []float32 {
 	v := make([]float32, n)
 	for i := range v {
@@ -47,7 +47,7 @@ func (e *env) values(n int) []float32 {
 	return v
 }
 
-// format is the kernels' name of a dtype of floats.
+// format returns the kernels' format for a floating-point dtype.
 func format(d meta.DType) mat.Format {
 	return map[meta.DType]mat.Format{meta.BFloat16: mat.BFloat16, meta.Float16: mat.Float16, meta.Float32: mat.Float32}[d]
 }
@@ -66,14 +66,14 @@ func decode(d meta.DType, b []byte) []float32 {
 	return out
 }
 
-// rounded is v as dtype d holds it.
+// rounded returns v rounded to dtype d.
 func rounded(d meta.DType, v []float32) []float32 { return decode(d, encode(d, v)) }
 
-// place puts v on the device as dtype d, offset bytes from an aligned address.
+// place copies v to the device as dtype d, offset bytes behind an aligned address.
 func (e *env) place(d meta.DType, v []float32, offset int, dims ...int) tensor.Tensor {
 	e.Helper()
 	data := append(make([]byte, offset), encode(d, v)...)
-	if d == meta.Int8 { // bytes of any content
+	if d == meta.Int8 { // arbitrary bytes
 		data = bytes.Repeat([]byte{0x7e}, int(meta.Elements(dims)))
 	}
 	host, err := tensor.Of(data, meta.Uint8, len(data))
@@ -98,8 +98,7 @@ func (e *env) floats(v []float32, dims ...int) tensor.Tensor {
 	return e.place(meta.Float32, v, 0, dims...)
 }
 
-// strided puts a matrix on the device whose rows lie pad elements apart, with NaN in
-// the gaps.
+// strided copies a matrix to the device with pad elements of NaN between its rows.
 func (e *env) strided(v []float32, rows, cols, pad int) tensor.Tensor {
 	e.Helper()
 	wide := make([]float32, rows*(cols+pad))
@@ -112,7 +111,7 @@ func (e *env) strided(v []float32, rows, cols, pad int) tensor.Tensor {
 	return e.floats(wide, rows, cols+pad).Columns(0, cols)
 }
 
-// empty is a float32 matrix that is to be written.
+// empty returns a float32 matrix to write to.
 func (e *env) empty(rows, cols int) tensor.Tensor {
 	e.Helper()
 	v := make([]float32, rows*cols)
@@ -133,8 +132,8 @@ func (e *env) read(t tensor.Tensor) []float32 {
 	return host.F32()
 }
 
-// close64 compares with a reference whose error is bounded by tolerance, relative to
-// scale or to the value where that is larger.
+// close64 compares with a float64 reference. The error is at most tolerance times the larger of
+// scale and the value's magnitude.
 func close64(t testing.TB, what string, got []float32, want []float64, tolerance, scale float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -151,7 +150,7 @@ func close64(t testing.TB, what string, got []float32, want []float64, tolerance
 	}
 }
 
-// sameBits compares bit by bit; any NaN equals any other.
+// sameBits compares bit by bit. All NaNs are equal.
 func sameBits(t testing.TB, what string, got, want []float32) {
 	t.Helper()
 	if len(got) != len(want) {

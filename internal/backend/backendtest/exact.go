@@ -10,9 +10,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// SameExact runs every operation that does not round activations on both backends and compares
-// the results bit by bit. `--precision high` guarantees equal bits for any two devices. It uses
-// the formats that both support.
+// SameExact runs every operation that does not round activations on both backends and compares the
+// results bit by bit. `--precision high` guarantees equal bits on any two devices. SameExact uses
+// the formats that both backends support.
 func SameExact(t *testing.T, a, b backend.Backend) {
 	t.Helper()
 	x, y := newEnv(t, a), newEnv(t, b)
@@ -70,7 +70,7 @@ func exactProducts(e *env, out map[string][]float32, supports func(*coded) bool)
 
 func exactPointwise(e *env, out map[string][]float32) {
 	const rows, cols = 7, 84
-	spread := e.values(rows * cols) // from tiny to beyond what an exponential holds
+	spread := e.values(rows * cols) // from tiny to beyond the range of exp
 	for i := range spread {
 		spread[i] *= []float32{1, 1e-4, 30, 200}[i%4]
 	}
@@ -123,7 +123,8 @@ func exactPointwise(e *env, out map[string][]float32) {
 	}
 }
 
-// exactHeads gates heads in one step, or by products with ones where a backend has none.
+// exactHeads gates heads in one operation, or with products by ones if a backend has no such
+// operation.
 func exactHeads(e *env, out map[string][]float32, numbers []float32, up tensor.Tensor) {
 	rows, cols := up.Rows(), up.Cols()
 	heads := len(numbers) / rows

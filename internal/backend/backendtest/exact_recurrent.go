@@ -8,7 +8,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// exactRecurrent runs the operations with states for two sequences in several passes, and for one without a state.
+// exactRecurrent runs the recurrent operations: with states, for two sequences in several passes,
+// and without a state, for one sequence.
 func exactRecurrent(e *env, out map[string][]float32) {
 	if _, ok := e.Backend.(backend.Recurrent); !ok {
 		return
@@ -26,13 +27,14 @@ func exactRecurrent(e *env, out map[string][]float32) {
 		exactSpace(e, out, a)
 		exactScan(e, out, backend.SelectiveArgs{Channels: 75, StateDim: 16, Rates: rates})
 	}
-	// States of which a block has fewer columns than threads.
+	// With states this large, a block has fewer columns than threads.
 	exactDelta(e, out, backend.DeltaArgs{KeyHeads: 1, ValueHeads: 1, KeyDim: 700, ValueDim: 40, ByChannel: true})
 	exactSpace(e, out, backend.StateSpaceArgs{Heads: 1, Groups: 1, HeadDim: 40, StateDim: 700, StepMax: float32(math.Inf(1))})
 	exactScan(e, out, backend.SelectiveArgs{Channels: 40, StateDim: 301})
 }
 
-// eachPass calls run for each pass of [passes], with states of some elements, and keeps results and states.
+// eachPass calls run for each pass of [passes], with states of the given number of elements. It
+// records results and states in out.
 func eachPass(e *env, out map[string][]float32, what string, width, elements int, run func(dst tensor.Tensor, part func(x []float32, cols int) tensor.Tensor, s backend.States)) {
 	const first = 5
 	part := func(at []int) func(x []float32, cols int) tensor.Tensor {
@@ -70,7 +72,7 @@ func exactConvs(e *env, out map[string][]float32) {
 	}
 }
 
-// gates are n numbers, some of which are far from 0.
+// gates returns n numbers, some of them far from 0.
 func (e *env) gates(n int) []float32 {
 	list := e.values(n)
 	for i := range list {

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// fourBitsCases have scales as floats and as bytes, and values of every dtype.
+// fourBitsCases returns matrices with scales as floats and as bytes, and values in every dtype.
 func (e *env) fourBitsCases(f meta.QuantFormat) (out []coded) {
 	for i, dtype := range []string{"float32", "bfloat16", "float16"} {
 		for _, s := range []struct{ rows, cols, size int }{{1, 8, 64}, {7, 96, 64}, {33, 50, 64}, {40, 128, 128}, {130, 160, 64}} {
@@ -68,7 +68,7 @@ func (e *env) fourBits(f meta.QuantFormat, rows, cols, size int, dtype string, n
 	return c
 }
 
-// powersCases have scales that are powers of two: for blocks, rows and groups of columns.
+// powersCases returns matrices with power-of-two scales: for blocks, rows and groups of columns.
 func (e *env) powersCases(f meta.QuantFormat) (out []coded) {
 	sizes := [][4]int{{1, 32, 1, 32}, {7, 96, 1, 32}, {130, 160, 1, 32}}
 	if f == meta.QuantFP8Powers {

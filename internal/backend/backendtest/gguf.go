@@ -11,13 +11,13 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// ggufBlocks has random blocks of the types of GGUF files, with the values that the gguf package makes of them; see
-// scripts/make-gguf-fixtures.py.
+// ggufBlocks has random blocks of the types of GGUF files, with the values that the gguf Python
+// package decodes from them; see scripts/make-gguf-fixtures.py.
 //
 //go:embed testdata/gguf-blocks.json.gz
 var ggufBlocks []byte
 
-// ggufCases are matrices of blocks of the fixture, in random order.
+// ggufCases returns matrices of blocks of the fixture, in random order.
 func (e *env) ggufCases(f meta.QuantFormat) (out []coded) {
 	var fixture map[string]struct {
 		Columns        int
@@ -35,7 +35,7 @@ func (e *env) ggufCases(f meta.QuantFormat) (out []coded) {
 	if columns != own.Columns {
 		e.Fatalf("%v: got blocks of %d columns, the fixture has %d", f, columns, own.Columns)
 	}
-	var blocks [][]byte // of values that sums can be compared of
+	var blocks [][]byte // with values whose sums are comparable
 	var values [][]float32
 	for i := range len(own.Blocks) / size {
 		v, top := make([]float32, columns), 0.0

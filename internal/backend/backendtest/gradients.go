@@ -8,15 +8,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// slope is an operand with the gradient that a backend gave for it.
+// slope is an operand with the gradient that a backend computed for it.
 type slope struct {
 	name   string
 	v      []float32
 	grad   []float32
-	before float32 // what the gradient began with
+	before float32 // the initial value of the gradient
 }
 
-// begun is memory for a gradient that holds something already, which is to be added to.
+// begun is the initial value of gradients: operations must add to it.
 const begun = 0.25
 
 func (e *env) gradient(rows, cols int) tensor.Tensor {
@@ -28,8 +28,8 @@ func (e *env) gradient(rows, cols int) tensor.Tensor {
 	return e.strided(v, rows, cols, 3)
 }
 
-// slopes compares gradients of Σ c·result with quotients of differences. result computes
-// from the operands' values as they are now.
+// slopes compares gradients of Σ c·result with difference quotients. result computes the result
+// from the current values of the operands.
 func (e *env) slopes(what string, c []float32, result func() []float32, operands ...slope) {
 	e.Helper()
 	const step = 1e-2
@@ -60,14 +60,13 @@ func (e *env) slopes(what string, c []float32, result func() []float32, operands
 	}
 }
 
-// gradients is the backend under test, nil where it has none.
+// gradients returns the backend's gradient operations, or nil if it has none.
 func (e *env) gradients() backend.Gradients {
 	g, _ := e.Backend.(backend.Gradients)
 	return g
 }
 
-// matrixOf lays out w [rows, cols] as a weight; place reads its gradient back in the
-// order of w.
+// matrixOf stores w [rows, cols] as a weight. place reads its gradient back in the order of w.
 func (e *env) matrixOf(d meta.DType, w []float32, rows, cols int, transposed bool, step int) backend.Matrix {
 	e.Helper()
 	wide := make([]float32, rows*step*cols)
@@ -119,8 +118,8 @@ func testLinearGrad(e *env) {
 	}
 }
 
-// linearGradDTypes holds that weights of 16 bits give the gradient of their values, and
-// that Product and rounded sums are those of Linear but for roundings.
+// linearGradDTypes checks that 16-bit weights give the gradients of their values, and that Product
+// and rounded products equal Linear except for rounding.
 func (e *env) linearGradDTypes(what string, g backend.Gradients, tokens, rows, cols int, transposed bool, step int, x, dy []float32) {
 	e.Helper()
 	for _, d := range dtypes {
@@ -214,7 +213,8 @@ func testRopeGrad(e *env) {
 	}
 }
 
-// limitOf is a limit that values of tests are on both sides of, or for ActExpRest that of Apertus, as a larger one makes it jump at 0.
+// limitOf returns a limit that lies within the range of test values. For ActExpRest it is Apertus's
+// limit, because a larger one makes the function jump at 0.
 func limitOf(act meta.Activation) float32 {
 	if act == meta.ActExpRest {
 		return 1e-6

@@ -9,37 +9,37 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// attentionCase is sequences from position 0 on in one layer, values perhaps the
-// beginning of the keys.
+// attentionCase is one layer's attention for sequences that start at position 0. The values may
+// share memory with the keys' first channels.
 type attentionCase struct {
 	e        *env
 	a        backend.AttentionArgs
 	shared   bool
 	lengths  []int
-	tokens   int // of a page
+	tokens   int // per page
 	q, k, v  []float32
 	sinks    []float32
 	kv       backend.KV
 	spans    []backend.Span
 	slots    []int32
 	keyWidth int
-	blocks   backend.BlockArgs // with Count 0 for all positions
-	chosen   tensor.Tensor     // blocks of each row and head of blocks
-	entries  backend.EntryArgs // with a Rate for attention to entries, among which blocks choose whole ones
-	// rank and extent are those of biases of distances, 0 for none.
+	blocks   backend.BlockArgs // Count 0 means all positions
+	chosen   tensor.Tensor     // the blocks chosen for each row and head of blocks
+	entries  backend.EntryArgs // if Rate is set, attention is to entries, and blocks choose whole entries
+	// rank and extent are the dimensions of distance biases, or 0 if there are none.
 	rank, extent     int
 	states, profiles []float32
 }
 
-// choose makes a choice of blocks of each row that sees more than are chosen: its own, and those that begin at a
-// number that the row and the head decide.
+// choose chooses blocks for each row that sees more than Count of them: its own block, and
+// consecutive ones from a start that depends on the row and the head.
 func (c *attentionCase) choose() {
 	b := c.blocks
 	var bits []float32
 	for _, s := range c.spans {
 		for i := range s.Rows {
 			own := i / b.Size
-			if b.Tail { // the last whole block
+			if b.Tail { // the last complete block
 				own = (i+1)/b.Size - 1
 			}
 			for h := range b.Heads {
@@ -57,10 +57,10 @@ func (c *attentionCase) choose() {
 	c.chosen = c.e.floats(bits, len(c.slots), b.Heads*b.Count)
 }
 
-// valueWidth is the width of a row of values, or of entries.
+// valueWidth returns the width of a row of values, or of entries.
 func (c *attentionCase) valueWidth() int { return c.a.KVHeads*c.a.ValueDim + c.entries.Extra }
 
-// place stores keys and values anew.
+// place stores the keys and values in new memory.
 func (c *attentionCase) place() (q tensor.Tensor, a backend.AttentionArgs) {
 	e, n := c.e, len(c.slots)
 	pages := 0
@@ -126,7 +126,7 @@ func testAttentionGrad(e *env) {
 	}
 }
 
-// reverse runs the reverse of the attention of c. It returns the gradients of biases of distances.
+// reverse runs the reverse of the attention of c. It returns the gradients of distance biases.
 func (c *attentionCase) reverse(g backend.Gradients, dq tensor.Tensor, dkv backend.KV, dsinks, dy, q tensor.Tensor, kv backend.KV, args backend.AttentionArgs) []slope {
 	if c.blocks.Count > 0 {
 		c.choose()
@@ -259,7 +259,7 @@ func testRouteGrad(e *env) {
 		{TopK: 2, Score: meta.ScoreSparseMixer, Jitter: 0.2}, {TopK: 2, Score: meta.ScoreSparseMixer, Jitter: 0.01},
 	} {
 		logits, dweights := e.values(rows*experts), e.values(rows*a.Chosen())
-		for i := range logits { // apart, so that no choice changes
+		for i := range logits { // far apart, so that no choice changes
 			logits[i] = logits[i]*0.05 + float32((i*5)%experts)*0.3
 		}
 		correction := tensor.Tensor{}
@@ -314,7 +314,7 @@ func testSoftmax(e *env) {
 	if g == nil {
 		return
 	}
-	const rows, cols = 3, 600 // more than are summed at a time
+	const rows, cols = 3, 600 // more columns than are summed at a time
 	for _, log := range []bool{false, true} {
 		x, dy := e.values(rows*cols), e.values(rows*cols)
 		y, dx := e.strided(make([]float32, rows*cols), rows, cols, 3), e.gradient(rows, cols)
@@ -347,7 +347,7 @@ func testSoftmax(e *env) {
 	}
 }
 
-// gradientProgram runs the gradients whose sums threads share.
+// gradientProgram runs the gradients whose sums are divided among threads.
 func gradientProgram(e *env, out map[string][]float32) {
 	e.Helper()
 	g := e.gradients()

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// images returns the operations of convolutional networks.
+// images returns the backend's operations for convolutional networks.
 func images(e *env) backend.Images {
 	i, ok := e.Backend.(backend.Images)
 	if !ok {
@@ -17,7 +17,7 @@ func images(e *env) backend.Images {
 	return i
 }
 
-// convCase is a convolution of some images.
+// convCase is a convolution of a batch of images.
 type convCase struct {
 	images, in, out int
 	a               backend.Conv2DArgs
@@ -48,7 +48,7 @@ var convCases = []convCase{
 	{1, 2, 3, backend.Conv2DArgs{Rows: window(1, 3, 1, 1, 1), Cols: window(2, 2, 1, 0, 1), Groups: 1}},
 }
 
-// reference is the convolution in float64.
+// reference computes the convolution in float64.
 func (c *convCase) reference(x, w, bias []float32) []float64 {
 	_, _, shape := c.shapes()
 	want := make([]float64, sizeOf(shape))
@@ -78,7 +78,7 @@ func (c *convCase) reference(x, w, bias []float32) []float64 {
 	return want
 }
 
-// testConv2D compares with sums in float64, and gradients with differences.
+// testConv2D compares results with sums in float64, and gradients with difference quotients.
 func testConv2D(e *env) {
 	b := images(e)
 	for n, c := range convCases {
@@ -125,7 +125,8 @@ func testConv2D(e *env) {
 	}
 }
 
-// gradientOf is memory for a gradient of a shape that holds something already.
+// gradientOf returns memory for a gradient of the given shape, with initial values that must be
+// added to.
 func (e *env) gradientOf(shape []int) tensor.Tensor {
 	v := make([]float32, sizeOf(shape))
 	for i := range v {
@@ -134,7 +135,7 @@ func (e *env) gradientOf(shape []int) tensor.Tensor {
 	return e.floats(v, shape...)
 }
 
-// testPool2D compares maxima and means with loops, and their gradients with what they are.
+// testPool2D compares maxima, means and their gradients with plain loops.
 func testPool2D(e *env) {
 	b := images(e)
 	parts := func(size, n int) backend.Window { return backend.Window{Size: size, Parts: n} }
@@ -205,7 +206,7 @@ func poolElement(x []float32, grad []float64, dy float64, i int, a *backend.Pool
 	return sum / float64(h*w)
 }
 
-// imageProgram runs convolutions and pools, large enough to be shared among threads.
+// imageProgram runs convolutions and pooling that are large enough to be divided among threads.
 func imageProgram(e *env, out map[string][]float32) {
 	e.Helper()
 	b, ok := e.Backend.(backend.Images)

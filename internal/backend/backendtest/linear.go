@@ -10,7 +10,7 @@ import (
 
 var dtypes = []meta.DType{meta.BFloat16, meta.Float16, meta.Float32}
 
-// turned is the transpose of a matrix [rows, cols].
+// turned returns the transpose of a matrix [rows, cols].
 func turned(v []float32, rows, cols int) []float32 {
 	out := make([]float32, len(v))
 	for r := range rows {
@@ -21,7 +21,7 @@ func turned(v []float32, rows, cols int) []float32 {
 	return out
 }
 
-// product is x·wᵀ + bias.
+// product computes x·wᵀ + bias in float64.
 func product(x, w, bias []float32, tokens, rows, cols int) []float64 {
 	out := make([]float64, tokens*rows)
 	for t := range tokens {
@@ -102,8 +102,8 @@ func testLinearRowsAlone(e *env) {
 	}
 }
 
-// testLinearLayouts: misaligned, turned, strided and interleaved weights give the bits of
-// the plain one.
+// testLinearLayouts: misaligned, transposed, strided and interleaved weights give the same bits as
+// the plain weight.
 func testLinearLayouts(e *env) {
 	for _, d := range dtypes {
 		for _, s := range linearShapes {
@@ -125,7 +125,8 @@ func testLinearLayouts(e *env) {
 	}
 }
 
-// testInterleaved reads the rows of v from every second row of a matrix, and column.
+// testInterleaved multiplies by a weight stored in every second row of a matrix, by one in every
+// second column, and with every second bias.
 func testInterleaved(e *env, d meta.DType, v []float32, rows, cols int, in tensor.Tensor, want []float32) {
 	e.Helper()
 	double := make([]float32, 0, 2*len(v))
@@ -150,7 +151,7 @@ func testInterleaved(e *env, d meta.DType, v []float32, rows, cols int, in tenso
 	sameBits(e, name("linear", d, rows, cols, "every second bias"), e.linear(in, m, every), want)
 }
 
-// widerRows adds columns of NaN: two before and the rest behind.
+// widerRows adds pad columns of NaN to each row: two before it and the rest behind it.
 func widerRows(v []float32, rows, cols, pad int) []float32 {
 	out := make([]float32, rows*(cols+pad))
 	for i := range out {
@@ -162,7 +163,7 @@ func widerRows(v []float32, rows, cols, pad int) []float32 {
 	return out
 }
 
-// testLinearNonFinite: NaN and infinities reach the elements they belong to, no other.
+// testLinearNonFinite: NaN and infinities affect only the elements that depend on them.
 func testLinearNonFinite(e *env) {
 	inf := float32(math.Inf(1))
 	const rows, cols, tokens = 19, 37, 7

@@ -6,8 +6,8 @@ import (
 	"github.com/heftai/heft/internal/backend"
 )
 
-// testMeasure compares with values computed in float64. The third row has logits that are −Inf, the fourth two
-// highest ones.
+// testMeasure compares with values computed in float64. The third row has logits of −Inf, and the
+// fourth has two equal maxima.
 func testMeasure(e *env) {
 	g := e.gradients()
 	if g == nil {
@@ -19,7 +19,7 @@ func testMeasure(e *env) {
 		logits[i] = logits[i]*6 - 3
 	}
 	labels := []int32{0, 17, 299, 20, 10}
-	logits[1*classes+17] = 90 // all of the probability, but for rounding
+	logits[1*classes+17] = 90 // a probability of 1, up to rounding
 	for i := 2 * classes; i < 2*classes+100; i++ {
 		logits[i] = float32(math.Inf(-1))
 	}
@@ -54,7 +54,8 @@ func testMeasure(e *env) {
 	}
 }
 
-// measured returns the entropy of the softmax of scale times x, the mean of x and the first of the highest.
+// measured returns the entropy of the softmax of scale times x, the mean of x, and the index of the
+// first maximum.
 func measured(x []float32, scale float64) (entropy, mean float64, top int) {
 	total := 0.0
 	for i, v := range x {

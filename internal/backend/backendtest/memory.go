@@ -31,8 +31,8 @@ func testMemory(e *env) {
 	}
 }
 
-// testErrors: an operation that does not fit is an error; those after it do nothing
-// until Sync, and then all is well again.
+// testErrors: operands that do not fit are an error. Later operations do nothing until Sync, which
+// makes the backend usable again.
 func testErrors(e *env) {
 	x, y := e.floats(e.values(12), 3, 4), e.floats(e.values(12), 3, 4)
 	before := e.read(y)

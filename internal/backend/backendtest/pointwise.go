@@ -59,7 +59,8 @@ func refNorm(x, weight, bias []float32, rows, cols int, a meta.NormSpec) []float
 	return out
 }
 
-// testNorm has both norms, groups with one weight and with one each, in place and apart.
+// testNorm tests both norms, groups with a shared weight and with one weight each, in place and to
+// other memory.
 func testNorm(e *env) {
 	for i, c := range []struct {
 		dim, groups, weights int
@@ -182,14 +183,14 @@ func testGate(e *env) {
 	}
 }
 
-// testGateExtremes: large arguments saturate, NaN stays.
+// testGateExtremes: large arguments saturate, and NaN stays NaN.
 func testGateExtremes(e *env) {
 	inf := float32(math.Inf(1))
 	g := []float32{0, 30, -30, 88, -88, 89, -89, 104, -104, 1e4, -1e4, 3e38, -3e38, inf, float32(math.NaN()), 1e-30, -1e-30}
 	for _, act := range []meta.Activation{meta.ActSiLU, meta.ActGELUTanh, meta.ActGELU, meta.ActSigmoid, meta.ActTanh, meta.ActReLU, meta.ActReLU2} {
 		want := make([]float64, len(g))
 		for i, v := range g {
-			want[i] = float64(float32(refGate(float64(v), 1, act, 0))) // a square may be beyond float32
+			want[i] = float64(float32(refGate(float64(v), 1, act, 0))) // a square may exceed float32
 		}
 		dst := e.empty(1, len(g))
 		e.Gate(dst, e.floats(g, 1, len(g)), tensor.Tensor{}, act, 0)
@@ -197,7 +198,7 @@ func testGateExtremes(e *env) {
 	}
 }
 
-// testRows has Add, Gather and ScatterAdd.
+// testRows tests Add, Gather and ScatterAdd.
 func testRows(e *env) {
 	const rows, cols = 6, 600
 	x, y := e.values(rows*cols), e.values(rows*cols)

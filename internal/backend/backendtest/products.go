@@ -6,7 +6,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// testProducts: many products at once have the bits of each alone, whatever shares their inputs.
+// testProducts: a call with many products gives the same bits as one call for each, whichever
+// products share inputs.
 func testProducts(e *env) {
 	const cols = 96
 	inputs := []tensor.Tensor{
@@ -48,7 +49,7 @@ func testProducts(e *env) {
 	}
 }
 
-// testTogether compares products at once with each alone.
+// testTogether compares a call with all products with one call for each.
 func testTogether(e *env, ps []backend.Product) {
 	e.Helper()
 	for i := range ps {

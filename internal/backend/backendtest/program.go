@@ -6,7 +6,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// program runs every operation, large enough to be shared among threads.
+// program runs every operation, at sizes that are divided among threads.
 func program(e *env) map[string][]float32 {
 	e.Helper()
 	out := map[string][]float32{}

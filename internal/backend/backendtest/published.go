@@ -6,7 +6,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// int8Cases have a scale for each row, for the whole matrix and for blocks, with zeros and without.
+// int8Cases returns matrices with a scale for each row, for the whole matrix and for blocks, with
+// and without zero points.
 func (e *env) int8Cases(f meta.QuantFormat) (out []coded) {
 	for _, s := range []struct{ rows, cols, height, width int }{{1, 1, 1, 1}, {7, 31, 1, 31}, {33, 140, 1, 140}, {40, 96, meta.AllRows, 96}, {40, 96, 1, 32}} {
 		if f == meta.QuantBnbInt8 && (s.height > 1 || s.width < s.cols) {
@@ -46,7 +47,8 @@ func (e *env) int8(f meta.QuantFormat, rows, cols, height, width int, zeros bool
 	return c
 }
 
-// packedCases have groups of columns in order and in another, with zeros and without.
+// packedCases returns matrices with groups of columns in order and permuted, with and without zero
+// points.
 func (e *env) packedCases(f meta.QuantFormat) (out []coded) {
 	for _, s := range []struct{ rows, cols, group int }{{1, 8, 8}, {7, 32, 32}, {17, 96, 32}, {130, 128, 64}} {
 		for kind := range 3 {
@@ -93,7 +95,7 @@ func (e *env) packed(f meta.QuantFormat, rows, cols, group int, zeros, shuffled 
 	return c
 }
 
-// gptq8Cases have groups of rows in order and in another.
+// gptq8Cases returns matrices with groups of rows in order and permuted.
 func (e *env) gptq8Cases(f meta.QuantFormat) (out []coded) {
 	for _, s := range []struct{ rows, cols, group int }{{4, 8, 4}, {32, 40, 32}, {160, 136, 32}} {
 		for _, shuffled := range []bool{false, true} {

@@ -8,8 +8,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A twin is the float32 matrix that a quantised one stands for, and the matrix of its absolute values, which
-// bounds errors of rounding.
+// A twin has the float32 matrix with the values of a quantised one, and the matrix of its absolute
+// values, which bounds rounding errors.
 type twin struct{ plain, size backend.Matrix }
 
 func (t twin) each(f func(backend.Matrix) backend.Matrix) twin { return twin{f(t.plain), f(t.size)} }
@@ -85,8 +85,8 @@ func (e *env) linearAs(m backend.Matrix, x tensor.Tensor, plain backend.Matrix, 
 	return e.linear(x, plain, bias)
 }
 
-// sameViews compares products with views of c: rows and columns cut at boundaries of blocks, words and bytes and
-// elsewhere, and every second row.
+// sameViews compares products with views of c: rows and columns cut at boundaries of blocks, words
+// and bytes and elsewhere, and every second row.
 func (e *env) sameViews(c *coded, plain twin) {
 	e.Helper()
 	m := e.matrix(c, 0)

@@ -8,13 +8,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// passes are ways to divide the tokens of two sequences into passes: rows of the first and of the
-// second sequence in each pass.
+// passes are ways to divide the tokens of two sequences into passes. A pass is the number of rows
+// of the first and of the second sequence.
 var passes = [][][2]int{{{9, 6}}, {{4, 6}, {5, 0}}, {{1, 1}, {1, 0}, {7, 5}}, {{3, 3}, {3, 3}, {3, 0}}}
 
-// runPasses calls run for each pass with the rows that it has of both sequences, first all rows of the
-// first, and with their states: slots 0 and 1 of the first sequence, 2 and 3 of the second. It returns
-// for each sequence the slot of its last state. Slot 4 gets the state of the first after 2 tokens.
+// runPasses calls run for each pass. The rows of the first sequence precede those of the second.
+// The first sequence has its states in slots 0 and 1, the second in slots 2 and 3. Slot 4 gets the
+// state of the first sequence after 2 tokens. runPasses returns the slot of the last state of each
+// sequence.
 func runPasses(division [][2]int, run func(rows []int, spans []backend.StateSpan)) [2]int32 {
 	at, last := [2]int{}, [2]int32{-1, -1}
 	for _, counts := range division {
@@ -42,7 +43,7 @@ func runPasses(division [][2]int, run func(rows []int, spans []backend.StateSpan
 	return last
 }
 
-// recurrent returns the operations with states.
+// recurrent returns the backend's operations with states.
 func recurrent(e *env) backend.Recurrent {
 	r, ok := e.Backend.(backend.Recurrent)
 	if !ok {
@@ -51,7 +52,7 @@ func recurrent(e *env) backend.Recurrent {
 	return r
 }
 
-// pick are the given rows of x, which has cols columns.
+// pick returns the given rows of x, which has cols columns.
 func pick(x []float32, cols int, rows []int) []float32 {
 	out := make([]float32, 0, len(rows)*cols)
 	for _, r := range rows {
@@ -60,7 +61,7 @@ func pick(x []float32, cols int, rows []int) []float32 {
 	return out
 }
 
-// testShortConv compares with sums in float64, and all divisions into passes with one another.
+// testShortConv compares with sums in float64, and all divisions into passes with each other.
 func testShortConv(e *env) {
 	r := recurrent(e)
 	const channels, rows, first = 300, 15, 7
@@ -105,15 +106,15 @@ func testShortConv(e *env) {
 	}
 }
 
-// scatter puts rows back to where they belong.
+// scatter copies rows back to their positions in dst.
 func scatter(dst []float32, cols int, rows []int, x []float32) {
 	for i, r := range rows {
 		copy(dst[r*cols:(r+1)*cols], x[i*cols:(i+1)*cols])
 	}
 }
 
-// testDeltaRule compares with the recurrence in float64, and all divisions into passes with one
-// another.
+// testDeltaRule compares with the recurrence in float64, and all divisions into passes with each
+// other.
 func testDeltaRule(e *env) {
 	r := recurrent(e)
 	for _, a := range []backend.DeltaArgs{{KeyHeads: 1, ValueHeads: 1, KeyDim: 3, ValueDim: 5}, {KeyHeads: 2, ValueHeads: 4, KeyDim: 16, ValueDim: 17},
@@ -166,7 +167,7 @@ func refRate(aLog float32, negated bool) float64 {
 	return math.Exp(float64(aLog))
 }
 
-// refDelta is the recurrence as package backend states it.
+// refDelta computes the recurrence as package backend defines it, in float64.
 func refDelta(a backend.DeltaArgs, rows int, q, k, v, da, db, aLog, bias []float32) []float64 {
 	keys, values := a.KeyHeads*a.KeyDim, a.ValueHeads*a.ValueDim
 	want := make([]float64, rows*values)
@@ -214,7 +215,7 @@ func refDelta(a backend.DeltaArgs, rows int, q, k, v, da, db, aLog, bias []float
 	return want
 }
 
-// testStateErrors: spans and slots that do not fit are errors, and nothing is written.
+// testStateErrors: invalid spans and slots are errors, and nothing is written.
 func testStateErrors(e *env) {
 	r := recurrent(e)
 	x, dst := e.floats(e.values(6), 3, 2), e.empty(3, 2)

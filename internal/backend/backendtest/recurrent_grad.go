@@ -9,12 +9,13 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// texts are whole sequences of 9, 1 and 17 rows, of which no state is kept.
+// texts are complete sequences of 9, 1 and 17 rows without states.
 var texts = backend.States{Spans: []backend.StateSpan{{Rows: 9, From: -1, To: -1}, {First: 9, Rows: 1, From: -1, To: -1}, {First: 10, Rows: 17, From: -1, To: -1}}}
 
 const textRows = 27
 
-// cleared is memory for the gradient of a vector, which is part of a longer one, as that of a head is.
+// cleared returns zeroed memory for the gradient of a vector. The vector is part of a longer one,
+// like the vector of a head.
 func (e *env) cleared(n int) tensor.Tensor {
 	return e.floats(make([]float32, 2*n+3), 2*n+3).Slice(0, n)
 }
@@ -65,7 +66,8 @@ func testShortConvGrad(e *env) {
 	}
 }
 
-// stateCase has operands of a recurrence: matrices of rows, and a number for each head.
+// stateCase has the operands of a recurrence: matrices with a row per token, and vectors with a
+// number per head.
 type stateCase struct {
 	e       *env
 	widths  []int
@@ -85,7 +87,7 @@ func newStateCase(e *env, heads, vectors, out int, widths ...int) *stateCase {
 	return c
 }
 
-// operands places the operands, with rows pad elements apart.
+// operands copies the operands to the device, with pad elements between rows.
 func (c *stateCase) operands(pad int) (x, vectors []tensor.Tensor) {
 	c.e.Helper()
 	for i, v := range c.x {
@@ -97,7 +99,7 @@ func (c *stateCase) operands(pad int) (x, vectors []tensor.Tensor) {
 	return x, vectors
 }
 
-// gradients is memory for the gradients of the operands.
+// gradients returns memory for the gradients of the operands.
 func (c *stateCase) gradients() (x, vectors []tensor.Tensor) {
 	c.e.Helper()
 	for _, width := range c.widths {
@@ -109,7 +111,7 @@ func (c *stateCase) gradients() (x, vectors []tensor.Tensor) {
 	return x, vectors
 }
 
-// test compares gradients with differences of a result as wide as out.
+// test compares gradients with difference quotients of a result with out columns.
 func (c *stateCase) test(what string, names []string, dx, dvectors []tensor.Tensor, out int, run func(dst tensor.Tensor, x, vectors []tensor.Tensor)) {
 	c.e.Helper()
 	var operands []slope
@@ -138,7 +140,7 @@ func deltaInputs(x, v []tensor.Tensor) backend.DeltaInputs {
 	return backend.DeltaInputs{Q: x[0], K: x[1], V: x[2], A: x[3], B: x[4], ALog: v[0], DTBias: v[1]}
 }
 
-// deltaGradients returns the gradients of a case.
+// deltaGradients returns the gradients that the backend computes for a case of the delta rule.
 func deltaGradients(g backend.Gradients, c *stateCase, a backend.DeltaArgs) (dx, dvectors []tensor.Tensor) {
 	dx, dvectors = c.gradients()
 	x, vectors := c.operands(2)
@@ -163,7 +165,7 @@ func testDeltaRuleGrad(e *env) {
 	}
 }
 
-// spaceCase has no step near a limit.
+// spaceCase makes a case in which no step is near a limit.
 func spaceCase(e *env, a backend.StateSpaceArgs) *stateCase {
 	c := newStateCase(e, a.Heads, 3, a.Heads*a.HeadDim, a.Heads*a.HeadDim, a.Groups*a.StateDim, a.Groups*a.StateDim, a.Heads)
 	c.vectors[0] = e.rates(a.Heads, a.Rates)
@@ -179,7 +181,7 @@ func spaceInputs(x, v []tensor.Tensor) backend.StateSpaceInputs {
 	return backend.StateSpaceInputs{X: x[0], B: x[1], C: x[2], DT: x[3], ALog: v[0], DTBias: v[1], D: v[2]}
 }
 
-// spaceGradients returns the gradients of a case.
+// spaceGradients returns the gradients that the backend computes for a state-space case.
 func spaceGradients(g backend.Gradients, c *stateCase, a backend.StateSpaceArgs) (dx, dvectors []tensor.Tensor) {
 	dx, dvectors = c.gradients()
 	x, vectors := c.operands(2)
@@ -216,7 +218,7 @@ func scanInputs(x, v []tensor.Tensor) backend.SelectiveInputs {
 	return backend.SelectiveInputs{X: x[0], B: x[1], C: x[2], DT: x[3], ALog: v[0], D: v[1]}
 }
 
-// scanGradients returns the gradients of a case.
+// scanGradients returns the gradients that the backend computes for a case of the selective scan.
 func scanGradients(g backend.Gradients, c *stateCase, a backend.SelectiveArgs) (dx, dvectors []tensor.Tensor) {
 	dx, dvectors = c.gradients()
 	x, vectors := c.operands(2)
@@ -240,7 +242,7 @@ func testSelectiveScanGrad(e *env) {
 
 func unitCase(e *env, a backend.GatedLRUArgs) *stateCase {
 	c := newStateCase(e, a.Channels, 1, a.Channels, a.Channels, a.Channels)
-	for i, v := range c.x[1] { // gates, far enough from 0 for quotients of differences
+	for i, v := range c.x[1] { // gates, far enough from 0 for difference quotients
 		c.x[1][i] = 0.2 + 0.6/(1+float32(math.Exp(-float64(v))))
 	}
 	return c
@@ -250,7 +252,7 @@ func unitInputs(x, v []tensor.Tensor) backend.GatedLRUInputs {
 	return backend.GatedLRUInputs{X: x[0], Gate: x[1], Rate: v[0]}
 }
 
-// unitGradients returns the gradients of a case.
+// unitGradients returns the gradients that the backend computes for a case of the gated LRU.
 func unitGradients(g backend.Gradients, c *stateCase, a backend.GatedLRUArgs) (dx, dvectors []tensor.Tensor) {
 	dx, dvectors = c.gradients()
 	x, vectors := c.operands(2)
@@ -276,7 +278,7 @@ func wkvInputs(x, v []tensor.Tensor) backend.WKVInputs {
 	return backend.WKVInputs{K: x[0], V: x[1], Decay: v[0], First: v[1]}
 }
 
-// wkvGradients returns a case and its gradients.
+// wkvGradients makes a WKV case and returns it with the gradients that the backend computes.
 func wkvGradients(e *env, g backend.Gradients, a backend.WKVArgs) (c *stateCase, dx, dvectors []tensor.Tensor) {
 	c = newStateCase(e, a.Channels, 2, a.Channels, a.Channels, a.Channels)
 	dx, dvectors = c.gradients()
@@ -298,7 +300,7 @@ func testWKVGrad(e *env) {
 	}
 }
 
-// stateGradientProgram runs the reverses of recurrences, large enough to be shared among threads.
+// stateGradientProgram runs the reverses of recurrences, at sizes that are divided among threads.
 func stateGradientProgram(e *env, g backend.Gradients, out map[string][]float32) {
 	e.Helper()
 	const width, kernel = 300, 4
@@ -325,13 +327,13 @@ func stateGradientProgram(e *env, g backend.Gradients, out map[string][]float32)
 	}
 }
 
-// nearLimit reports whether a step is so near a limit that differences cross it.
+// nearLimit reports whether a step is so near a limit that difference quotients would cross it.
 func nearLimit(at float32, a backend.StateSpaceArgs) bool {
 	step := math.Log1p(math.Exp(float64(at)))
 	return math.Abs(step-float64(a.StepMin)) < 0.02 && a.StepMin > 0 || math.Abs(step-float64(a.StepMax)) < 0.02
 }
 
-// testStatesOfGradients: reverses of sequences with a state before or after them are errors.
+// testStatesOfGradients: the reverse of a sequence with a state before or after it is an error.
 func testStatesOfGradients(e *env) {
 	g := e.gradients()
 	if g == nil {

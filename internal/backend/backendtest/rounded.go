@@ -19,10 +19,10 @@ func (e *env) linearRounded(x tensor.Tensor, w backend.Matrix, bias tensor.Tenso
 	return got
 }
 
-// closeRounded compares with a product whose inputs may have been rounded to d.
+// closeRounded compares with a product whose inputs may be rounded to d.
 func closeRounded(e *env, what string, got []float32, d meta.DType, x, w, bias []float32, tokens, rows, cols int) {
 	e.Helper()
-	half := map[meta.DType]float64{meta.BFloat16: 0x1p-8, meta.Float16: 0x1p-11}[d] // of a rounding
+	half := map[meta.DType]float64{meta.BFloat16: 0x1p-8, meta.Float16: 0x1p-11}[d] // relative error of a rounding
 	for i, want := range product(x, w, bias, tokens, rows, cols) {
 		size := 1.0
 		for k := range cols {
@@ -34,7 +34,7 @@ func closeRounded(e *env, what string, got []float32, d meta.DType, x, w, bias [
 	}
 }
 
-// testLinearRounded has all dtypes, roles, tails of all sizes and strides.
+// testLinearRounded tests all dtypes, roles, sizes of tails, and strides.
 func testLinearRounded(e *env) {
 	for i, s := range linearShapes {
 		for j, tokens := range []int{1, 2, 3, 5, 6, 16, 17, 33, 100, 300} {
@@ -57,8 +57,8 @@ func testLinearRounded(e *env) {
 	}
 }
 
-// testLinearRoundedAlone: in either role a token's result has the same bits alone and in
-// any batch, from weights at any address.
+// testLinearRoundedAlone: in either role a token's result has the same bits alone and in any batch,
+// with weights at any address.
 func testLinearRoundedAlone(e *env) {
 	for _, s := range linearShapes[4:] {
 		for _, role := range roles {
@@ -85,7 +85,7 @@ func testLinearRoundedAlone(e *env) {
 	}
 }
 
-// testRoundedTurned reads the weight where it is stored transposed.
+// testRoundedTurned multiplies by the weight stored transposed.
 func testRoundedTurned(e *env, v []float32, rows, cols int, in tensor.Tensor, role backend.Role) {
 	e.Helper()
 	m := backend.Matrix{Tensor: e.place(meta.BFloat16, turned(v, rows, cols), 0, cols, rows), Transposed: true}
@@ -98,7 +98,7 @@ func testRoundedTurned(e *env, v []float32, rows, cols int, in tensor.Tensor, ro
 	}
 }
 
-// testRoundedSteps reads every second row.
+// testRoundedSteps multiplies by every second row.
 func testRoundedSteps(e *env, rows, cols int, in tensor.Tensor, m backend.Matrix, whole []float32, role backend.Role) {
 	e.Helper()
 	m.RowStep = 2
@@ -110,8 +110,8 @@ func testRoundedSteps(e *env, rows, cols int, in tensor.Tensor, m backend.Matrix
 	sameBits(e, name("rounded linear", rows, cols, "role", role, "every second row"), got, want)
 }
 
-// testQuantisedPrompts: prompts of weights as they are published may be rounded, the weights too; a
-// token's result has the same bits alone and in a prompt.
+// testQuantisedPrompts: prompts may be rounded when multiplied by weights in published formats, and
+// so may the weights. A token's result has the same bits alone and in a prompt.
 func testQuantisedPrompts(e *env) {
 	for _, c := range e.codedCases() {
 		if c.spec.Format.Row().Convert {
@@ -146,7 +146,8 @@ func magnitudes(v []float32) []float32 {
 	return out
 }
 
-// closePrompts compares products with m and with its values, whose magnitudes are sizes.
+// closePrompts compares a product with m with a product with its values. sizes are the values'
+// magnitudes.
 func (e *env) closePrompts(what string, m, plain, sizes backend.Matrix) {
 	e.Helper()
 	const tokens = 37

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// refRoute routes one row by sorting.
+// refRoute routes one row by sorting all experts.
 func refRoute(logits, correction []float32, a *meta.MoESpec) ([]int32, []float64) {
 	if a.Score == meta.ScoreSparseMixer {
 		return refSparseMixer(logits, a)
@@ -68,7 +68,8 @@ func refRoute(logits, correction []float32, a *meta.MoESpec) ([]int32, []float64
 	return experts, weights
 }
 
-// refSparseMixer sorts, and weighs each choice among itself and the close ones that come after it.
+// refSparseMixer sorts the logits. It weighs each choice by a softmax over the choice and the close
+// logits after it.
 func refSparseMixer(logits []float32, a *meta.MoESpec) ([]int32, []float64) {
 	values := make([]float64, len(logits))
 	for i, v := range logits {
@@ -88,7 +89,7 @@ func refSparseMixer(logits []float32, a *meta.MoESpec) ([]int32, []float64) {
 	return experts, weights
 }
 
-// descending are the indices by falling value, the lower first where equal.
+// descending returns the indices in order of falling value, and of rising index for equal values.
 func descending(v []float64) []int {
 	order := make([]int, len(v))
 	for i := range order {
@@ -162,7 +163,7 @@ func testRoute(e *env) {
 	}
 }
 
-// testRouteTies: of equal scores the lower number comes first, of equal groups too.
+// testRouteTies: of experts or groups with equal scores, the lower number comes first.
 func testRouteTies(e *env) {
 	logits := e.floats(make([]float32, 8), 1, 8)
 	experts, weights := make([]int32, 3), make([]float32, 3)

@@ -7,8 +7,8 @@ import (
 	"github.com/heftai/heft/internal/tensor"
 )
 
-// testStateSpace compares with the recurrence in float64, and all divisions into passes with one
-// another.
+// testStateSpace compares with the recurrence in float64, and all divisions into passes with each
+// other.
 func testStateSpace(e *env) {
 	r := recurrent(e)
 	for _, a := range []backend.StateSpaceArgs{
@@ -47,8 +47,8 @@ func testStateSpace(e *env) {
 	}
 }
 
-// refStateSpace is the recurrence as package backend states it. in are x, b, c and dt, heads the
-// vectors with a number for each head.
+// refStateSpace computes the recurrence as package backend defines it, in float64. in are x, b, c
+// and dt. heads are the vectors with a number for each head.
 func refStateSpace(a backend.StateSpaceArgs, rows int, in [4][]float32, heads [3][]float32) []float64 {
 	inner, groups := a.Heads*a.HeadDim, a.Groups*a.StateDim
 	want := make([]float64, rows*inner)
