@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// optimizers are the names of optimizers.
+// optimizers lists the values of --optimizer.
 var optimizers = []string{"adamw", "adam", "sgd", "adagrad", "rmsprop", "adafactor", "muon", "adamw8bit"}
 
-// foreignOptimizers maps names of transformers' optim to those of optimizers with the same steps.
+// foreignOptimizers maps names of transformers' optim option to optimizers of this package that
+// take the same steps.
 var foreignOptimizers = map[string]string{
 	"adamw_torch": "adamw", "adamw_torch_fused": "adamw", "adamw_torch_xla": "adamw", "adamw_hf": "adamw",
 	"paged_adamw": "adamw", "paged_adamw_32bit": "adamw",
 	"adamw_8bit": "adamw8bit", "adamw_bnb_8bit": "adamw8bit", "paged_adamw_8bit": "adamw8bit",
 }
 
-// adopt replaces values that transformers has by those of this package.
+// adopt replaces transformers' names and values of options by those of this package.
 func (c *job) adopt() error {
 	if name, ok := foreignOptimizers[c.Optimizer]; ok {
 		c.Optimizer = name
@@ -36,7 +37,8 @@ func (c *job) adopt() error {
 	return nil
 }
 
-// sayPaging says where the state of an optimizer is whose name promises that it moves between memories.
+// sayPaging logs where an optimizer's state is, if the optimizer's name promises to page it between
+// memories.
 func (c *job) sayPaging(optimizer string) {
 	if strings.HasPrefix(optimizer, "paged_") {
 		c.log.Info("the optimizer's state stays in memory: --plugin gemini moves that of adamw between memory and disk", "optimizer", optimizer, "as", c.Optimizer)

@@ -14,14 +14,14 @@ import (
 	"github.com/heftai/heft/internal/atomicfile"
 )
 
-// cardMark is in the model cards that train run has written, which later runs may replace.
+// cardMark marks the model cards written by train run. Later runs may replace them.
 const cardMark = "<!-- train run writes this file; remove this line to keep your changes -->"
 
-// hubName is a model of a hub: ORG/NAME, perhaps with a revision.
+// hubName matches the name of a model on a hub: ORG/NAME, with an optional revision.
 var hubName = regexp.MustCompile(`^([\w.-]+/[\w.-]+)(@[\w./-]+)?$`)
 
-// writeCard writes the model card README.md into the output folder, unless there is one that was not
-// written by train run. It is for the main process.
+// writeCard writes the model card README.md into the output folder, unless a card exists that train
+// run has not written. Only the main process may call it.
 func (j *job) writeCard() error {
 	path := filepath.Join(j.Output, "README.md")
 	switch old, err := os.ReadFile(path); {
@@ -34,7 +34,7 @@ func (j *job) writeCard() error {
 	return atomicfile.WriteFile(path, []byte(j.card()))
 }
 
-// card returns the model card: what a hub reads about the model, and how it was trained.
+// card returns the text of the model card: metadata for a hub, and how the model was trained.
 func (j *job) card() string {
 	var b strings.Builder
 	base, library := filepath.Base(j.model), "transformers"
@@ -67,7 +67,7 @@ func (j *job) card() string {
 	return b.String()
 }
 
-// cardSettings are the settings of the run with their names, without folders of this machine.
+// cardSettings returns the settings of the run with their names. It omits paths of this machine.
 func (j *job) cardSettings() [][2]string {
 	var files []string
 	for _, path := range j.files {

@@ -11,13 +11,13 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// comparing is a method that compares answers.
+// comparing is a method that learns from comparisons of answers.
 type comparing interface {
 	method
 	preference(j *job) train.Preference
 }
 
-// dpo, orpo and kto are the methods of preference tuning.
+// dpo, orpo and kto are methods of preference tuning.
 type (
 	dpo  struct{}
 	orpo struct{}
@@ -49,7 +49,7 @@ var usualPreference = usual{rate: 1e-6, adapterRate: 1e-5, beta: 0.1, unit: "pai
 func (dpo) usual() usual  { return usualPreference }
 func (orpo) usual() usual { return usualPreference }
 
-// usual counts answers, which are judged one by one.
+// usual sets the unit of losses to answers, because KTO judges them one by one.
 func (kto) usual() usual {
 	u := usualPreference
 	u.unit = "answers"
@@ -74,7 +74,7 @@ func (m dpo) prepare(s *student) (loop, error)  { return s.compare(m) }
 func (m orpo) prepare(s *student) (loop, error) { return s.compare(m) }
 func (m kto) prepare(s *student) (loop, error)  { return s.compare(m) }
 
-// readPairs makes comparisons of the data.
+// readPairs reads comparisons from the data.
 func (j *job) readPairs(tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
 	o.MaxLength = j.Sequence
 	read := func(path string) (made[data.Comparison], error) { return j.tokenizePairs(path, tokenizer, o) }
@@ -85,14 +85,14 @@ func (j *job) readPairs(tokenizer *data.Tokenizer, o data.TextOptions) (*texts, 
 	}
 	s.train, s.evals = all.Dataset, evals
 	return textsOf(s, func(c data.Comparison) (length, tokens int) {
-		for _, answer := range c.Completions { // all are in the batch
+		for _, answer := range c.Completions { // all answers are in the batch
 			length = max(length, len(c.Completions)*(len(c.Prompt)+len(answer)))
 		}
 		return length, c.Tokens()
 	})
 }
 
-// tokenizePairs reads a file of comparisons and omits those that cannot be used.
+// tokenizePairs tokenises a file of comparisons. It omits unusable ones.
 func (j *job) tokenizePairs(path string, tokenizer *data.Tokenizer, o data.TextOptions) (made[data.Comparison], error) {
 	key, err := j.fileKey(path, o.EOS != nil, endOf(o))
 	if err != nil {
@@ -127,7 +127,7 @@ func (j *job) tokenizePairs(path string, tokenizer *data.Tokenizer, o data.TextO
 	return made[data.Comparison]{Dataset: append(judged, rejected...)}, nil
 }
 
-// collate returns how comparisons become a batch.
+// collate returns the function that makes a batch of comparisons.
 func (j *job) collate() data.Collate[data.Comparison, data.ComparisonBatch] {
 	p := data.Padding{ID: j.data.pad}
 	if j.Method == "kto" {
@@ -143,10 +143,10 @@ type comparer struct {
 	meter      *train.Meter
 	reference  *model.Model
 	evaluating bool
-	ctx        context.Context // of the loss that is computed
+	ctx        context.Context // for the loss being computed
 }
 
-// compare makes the loop of a method that compares answers.
+// compare makes the training loop of a method that compares answers.
 func (s *student) compare(m comparing) (loop, error) {
 	p := m.preference(s.job)
 	c := &comparer{student: s, objective: p, meter: train.NewMeter(p.Metrics()...)}
@@ -162,10 +162,10 @@ func (s *student) compare(m comparing) (loop, error) {
 	return fit(s, config, s.collate())
 }
 
-// SetTraining tells c whether losses are of training.
+// SetTraining tells c whether the next losses are for training or for evaluation.
 func (c *comparer) SetTraining(on bool) { c.evaluating = !on }
 
-// loss returns the sum over a batch's pairs.
+// loss returns the loss summed over a batch's pairs.
 func (c *comparer) loss(ctx context.Context, b data.ComparisonBatch) (loss *tensor.Tensor, err error) {
 	c.ctx = ctx
 	if c.evaluating {
@@ -198,8 +198,9 @@ func (c *comparer) losses(b data.ComparisonBatch, o model.Options) (*tensor.Tens
 	return train.PreferenceLoss(c.tape, c.objective, b, losses, divergence, c.meter)
 }
 
-// divergence estimates the model's divergence from the reference, if the batch is for it. In training
-// it is the mean over all ranks. Ranks evaluate different numbers of batches, each by itself.
+// divergence estimates the model's KL divergence from the reference. It returns 0 if the batch has
+// no data for it. In training it is the mean over all ranks. In evaluations each rank uses its own
+// estimate, because ranks may have different numbers of batches.
 func (c *comparer) divergence(b data.ComparisonBatch) (float64, error) {
 	if b.Mismatched == nil {
 		return 0, nil

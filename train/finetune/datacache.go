@@ -20,23 +20,23 @@ import (
 	"github.com/heftai/heft/train/internal/samples"
 )
 
-// The cache of tokenised data: a file for each file of data and each way of tokenising it. Data that is
-// smaller than cachedData stays in memory, unless --data-cache names a folder. The files that were not used
-// for the longest time are removed while all take more than cacheBytes.
+// The cache of tokenised data has a file for each data file and each way of tokenising it. Data
+// smaller than cachedData stays in memory, unless --data-cache names a folder. If the files exceed
+// cacheBytes together, the least recently used ones are removed.
 const (
 	cachedData  = 8 << 20
 	cacheBytes  = 32 << 30
 	cacheSuffix = ".samples"
 )
 
-// made are samples of a file, or of several, with what they were made from; an empty key says that this is
-// not known.
+// made holds samples made from one or several files, with a key that identifies their sources. The
+// key is empty if the sources are unknown.
 type made[S any] struct {
 	data.Dataset[S]
 	key string
 }
 
-// report says what became of the records of a file.
+// report counts what happened to the records of a file.
 type report struct {
 	Skipped int    `json:"skipped"`
 	Of      int    `json:"of"`
@@ -60,7 +60,7 @@ func (r *report) log(j *job, path string) {
 	}
 }
 
-// useless says why there is nothing to learn of a file, or "" if there is.
+// useless returns why there is nothing to learn from a file, or "" if there is something.
 func (r *report) useless(sequence int) string {
 	switch {
 	case r.Of == 0:
@@ -73,11 +73,11 @@ func (r *report) useless(sequence int) string {
 	return "has no answers: use --learn-prompt to learn the other messages"
 }
 
-// errCache is an error of the cache, not of the data.
+// errCache is an error of the cache. The data may still be usable.
 type errCache struct{ error }
 
-// makeSamples returns the samples that fill emits: from the cache, or made now and cached. Without a key they are in
-// memory. name is the data's, for messages.
+// makeSamples returns the samples that fill emits. It reads them from the cache, or calls fill and
+// caches them. If key is empty, they are in memory. name is the name of the data in messages.
 func makeSamples[S any](j *job, name, key string, codec samples.Codec[S], fill func(emit func(S) error) (report, error)) (made[S], error) {
 	if key != "" {
 		d, err := cachedSamples(j, name, key, codec, fill)
@@ -98,7 +98,7 @@ func makeSamples[S any](j *job, name, key string, codec samples.Codec[S], fill f
 	return made[S]{all, ""}, nil
 }
 
-// cachedSamples is makeSamples with the cache.
+// cachedSamples is like makeSamples, but always uses the cache.
 func cachedSamples[S any](j *job, name, key string, codec samples.Codec[S], fill func(emit func(S) error) (report, error)) (data.Dataset[S], error) {
 	path := filepath.Join(j.cacheDir(), key[:32]+cacheSuffix)
 	f, err := samples.Open(path, key, codec)
@@ -108,7 +108,7 @@ func cachedSamples[S any](j *job, name, key string, codec samples.Codec[S], fill
 			j.log.Info("cached tokenised data is used", "file", name, "cache", path)
 			r.log(j, name)
 			now := time.Now()
-			_ = os.Chtimes(path, now, now) // the cache forgets what was not used
+			_ = os.Chtimes(path, now, now) // marks the file as recently used
 			return useSamples(j, f), nil
 		}
 		f.Close()
@@ -137,7 +137,7 @@ func cachedSamples[S any](j *job, name, key string, codec samples.Codec[S], fill
 		err = w.Commit(info)
 	}
 	if err == nil {
-		f, err = samples.OpenWritten(path, key, codec) // counting its tokens reads it
+		f, err = samples.OpenWritten(path, key, codec) // reads the file to count its tokens
 	}
 	if err != nil {
 		return nil, errCache{err}
@@ -147,7 +147,7 @@ func cachedSamples[S any](j *job, name, key string, codec samples.Codec[S], fill
 	return useSamples(j, f), nil
 }
 
-// useSamples closes a file of samples when the run ends.
+// useSamples returns the samples of a file, which is closed when the run ends.
 func useSamples[S any](j *job, f *samples.File[S]) data.Dataset[S] {
 	j.caches = append(j.caches, f.Close)
 	return f
@@ -156,12 +156,12 @@ func useSamples[S any](j *job, f *samples.File[S]) data.Dataset[S] {
 // closeData closes the files of samples.
 func (j *job) closeData() {
 	for _, f := range j.caches {
-		_ = f() // they were only read
+		_ = f() // they are read-only
 	}
 	j.caches = nil
 }
 
-// cacheDir returns the folder of --data-cache, "" for none.
+// cacheDir returns the cache folder, or "" if there is none.
 func (j *job) cacheDir() string {
 	switch j.DataCache {
 	case "none":
@@ -176,15 +176,15 @@ func (j *job) cacheDir() string {
 	return j.DataCache
 }
 
-// fileKey returns the key of the samples of a file of data, "" if they are not cached. how says how they are
-// made of its records, beside the tokenizer and the program.
+// fileKey returns the key of the samples of a data file, or "" if they are not cached. how lists
+// the options, besides the tokenizer and the program, that determine the samples.
 func (j *job) fileKey(path string, how ...any) (string, error) {
 	if j.cacheDir() == "" {
 		return "", nil
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.IsDir() || j.DataCache == "auto" && info.Size() < cachedData {
-		return "", nil // reading the file tells what is wrong with it
+		return "", nil // reading the file reports the error
 	}
 	words, err := j.tokenizerDigest()
 	if err != nil || words == "" {
@@ -197,7 +197,7 @@ func (j *job) fileKey(path string, how ...any) (string, error) {
 	return keyOf(append([]any{content, filepath.Ext(path), words, j.Method, j.Sequence, j.vocab}, how...)...), nil
 }
 
-// keyOf hashes what samples are made from.
+// keyOf hashes everything that determines the samples.
 func keyOf(parts ...any) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -206,7 +206,7 @@ func keyOf(parts ...any) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// tokenizerDigest is hashTokenizer, which is called once for all files of data.
+// tokenizerDigest returns the result of hashTokenizer, which it calls only once.
 func (j *job) tokenizerDigest() (sum string, err error) {
 	if j.words == "" {
 		j.words, err = j.hashTokenizer()
@@ -214,8 +214,8 @@ func (j *job) tokenizerDigest() (sum string, err error) {
 	return j.words, err
 }
 
-// hashTokenizer hashes the files that tokenizers and templates are made of, and the program that reads
-// them, as another one may tokenise otherwise. It is "" for a GGUF file.
+// hashTokenizer hashes the files of the tokenizer and the template, and the program, because
+// another version may tokenise differently. It returns "" for a GGUF file.
 func (j *job) hashTokenizer() (string, error) {
 	if info, err := os.Stat(j.model); err != nil || !info.IsDir() {
 		return "", err
@@ -238,7 +238,7 @@ func (j *job) hashTokenizer() (string, error) {
 	return keyOf(parts...), nil
 }
 
-// programVersion tells builds of this program apart.
+// programVersion identifies the build of this program.
 func programVersion() string {
 	version := ""
 	if b, ok := debug.ReadBuildInfo(); ok {
@@ -255,8 +255,8 @@ func programVersion() string {
 	return fmt.Sprint(version, " ", info.Size(), " ", info.ModTime().UnixNano())
 }
 
-// trimCache removes the files of the cache that were not used for the longest time, while all take more than
-// most bytes. Files that are open stay readable, or on Windows stay.
+// trimCache removes the least recently used files of the cache until the rest take at most most
+// bytes. Open files stay readable; on Windows they cannot be removed and stay.
 func (j *job) trimCache(most int64) {
 	dir := j.cacheDir()
 	atomicfile.RemoveStale(dir)
@@ -272,7 +272,7 @@ func (j *job) trimCache(most int64) {
 		}
 	}
 	slices.SortFunc(all, func(a, b fs.FileInfo) int { return cmp.Compare(a.ModTime().UnixNano(), b.ModTime().UnixNano()) })
-	for _, info := range all[:max(len(all)-1, 0)] { // the newest is this run's
+	for _, info := range all[:max(len(all)-1, 0)] { // except the newest, which this run uses
 		if total <= most {
 			return
 		}

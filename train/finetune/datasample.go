@@ -9,17 +9,17 @@ import (
 	"github.com/heftai/heft/train/data"
 )
 
-// sequenceCodec and comparisonCodec encode samples for the cache.
+// sequenceCodec and comparisonCodec encode samples for cache files.
 type (
 	sequenceCodec   struct{}
 	comparisonCodec struct{}
 )
 
-// Labels are mostly ignored, or the id.
+// Codes of labels. Most labels are ignored or equal the id.
 const (
 	labelIgnored = iota
 	labelID
-	labelOther // and more: the label behind it
+	labelOther // or greater: the label follows
 )
 
 func (sequenceCodec) Append(b []byte, s data.Sequence) []byte {
@@ -102,7 +102,8 @@ func appendIDs(b []byte, ids []int32) []byte {
 	return b
 }
 
-// decoder reads what Append wrote. The file has been checked, so that an error means another version.
+// decoder reads the encoding that Append writes. The file has been verified, so a decoding error
+// means that another version wrote it.
 type decoder struct {
 	b      []byte
 	failed bool
@@ -128,7 +129,8 @@ func (d *decoder) signed() int64 {
 	return v
 }
 
-// count reads the number of things that take a byte or more each.
+// count reads the number of items that follow. It fails if they cannot fit in the rest, at one byte
+// or more each.
 func (d *decoder) count() int {
 	n := d.unsigned()
 	if n > uint64(len(d.b)) {
@@ -153,7 +155,7 @@ func (d *decoder) end() error {
 	return nil
 }
 
-// chain is data sets one behind the other.
+// chain concatenates data sets.
 type chain[S any] []data.Dataset[S]
 
 func (c chain[S]) Len() (n int) {
@@ -175,13 +177,14 @@ func (c chain[S]) At(i int) (S, error) {
 	return none, errors.New("finetune: got a sample behind the last one")
 }
 
-// subset is some samples of a data set.
+// subset is a selection of a data set's samples.
 type subset[S any] struct {
 	of   data.Dataset[S]
 	some []int64
 }
 
-// newSubset returns the samples with the given indices, in the order of the set. It sorts them.
+// newSubset returns the samples with the given indices, in the order of the set. It sorts indices
+// in place.
 func newSubset[S any](of data.Dataset[S], indices []int) subset[S] {
 	s := subset[S]{of: of}
 	slices.Sort(indices)

@@ -14,17 +14,17 @@ import (
 	"github.com/heftai/heft/train/data"
 )
 
-// texts is all data of a run as samples of its method.
+// texts is all data of a run, as samples for its method.
 type texts struct {
-	set     any // the samples, a sampleSet of their type
+	set     any // a sampleSet of the method's sample type
 	samples int // to train on
 	evals   int // to evaluate on
-	longest int // tokens that the longest sample has in a batch
-	tokens  int // that are learned in an epoch
+	longest int // tokens that the longest sample takes in a batch
+	tokens  int // labels in an epoch
 	pad     int32
 }
 
-// sampleSet is samples of one type.
+// sampleSet is the samples to train and evaluate on, of one type.
 type sampleSet[S any] struct {
 	train data.Dataset[S]
 	evals []named[data.Dataset[S]]
@@ -32,8 +32,8 @@ type sampleSet[S any] struct {
 
 var errNothing = errors.New("--data has no tokens to learn")
 
-// textsOf counts the samples of a set. measure returns the tokens that one has in a batch, and those
-// that are learned.
+// textsOf counts the samples of a set. measure returns the tokens that a sample takes in a batch,
+// and the number of its labels in the loss.
 func textsOf[S any](s sampleSet[S], measure func(S) (length, tokens int)) (*texts, error) {
 	t := &texts{set: s, samples: s.train.Len(), evals: count(s.evals)}
 	for i := range t.samples {
@@ -50,7 +50,7 @@ func textsOf[S any](s sampleSet[S], measure func(S) (length, tokens int)) (*text
 	return t, nil
 }
 
-// read makes sequences of the data.
+// read reads and tokenises the data.
 func (j *job) read() error {
 	tokenizer, err := openTokenizer(j.model)
 	if err != nil {
@@ -85,7 +85,7 @@ func (j *job) read() error {
 	return nil
 }
 
-// fitContext limits sequences to the model's context, and records the number of its ids.
+// fitContext limits sequences to the model's context, and records the size of its vocabulary.
 func (j *job) fitContext(config *meta.Config) error {
 	skeleton, err := meta.New(config, nil)
 	if err != nil {
@@ -102,8 +102,8 @@ func (j *job) fitContext(config *meta.Config) error {
 	return nil
 }
 
-// tokenize reads a file and omits records without a label to learn. If asked, it cuts long
-// sequences.
+// tokenize reads a file and omits records without a label in the loss. If cuts is set, it truncates
+// long sequences.
 func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOptions, cuts bool) (made[data.Sequence], error) {
 	key, err := j.fileKey(path, cuts, o.LearnPrompt, o.LastAnswer, o.EOS != nil, endOf(o))
 	if err != nil {
@@ -135,7 +135,7 @@ func (j *job) tokenize(path string, tokenizer *data.Tokenizer, o data.TextOption
 	})
 }
 
-// endOf returns the id that ends texts, or 0.
+// endOf returns the id of the token that ends texts, or 0.
 func endOf(o data.TextOptions) int32 {
 	if o.EOS == nil {
 		return 0
@@ -143,7 +143,7 @@ func endOf(o data.TextOptions) int32 {
 	return *o.EOS
 }
 
-// lines is a file of records.
+// lines gives access to the records of a file.
 type lines[R any] interface {
 	data.Dataset[R]
 	Where(i int) string
@@ -152,8 +152,9 @@ type lines[R any] interface {
 // tokenizedAtOnce is the number of records that are tokenised before their samples are emitted.
 const tokenizedAtOnce = 4096
 
-// tokenized makes samples of the records of a file, with the ids that they have, and emits them in order. It
-// leaves out records that cannot be used and counts them. It fails if all records failed.
+// tokenized calls f for the records of a file, in parallel, and emits their samples in order. f
+// also returns the ids of a sample. tokenized skips and counts unusable records. It fails if it
+// skips every record.
 func tokenized[R, S any](j *job, path string, records lines[R], f func(R) (S, []int32, error), emit func(S) error) (r report, err error) {
 	r.Of = records.Len()
 	var reason error
@@ -185,8 +186,8 @@ func tokenized[R, S any](j *job, path string, records lines[R], f func(R) (S, []
 	return r, nil
 }
 
-// tokenizeOne makes the sample of a record. It returns why the record is skipped, or an error that ends the
-// run.
+// tokenizeOne makes the sample of a record. It returns why the record is skipped, or an error that
+// ends the run.
 func tokenizeOne[R, S any](j *job, path string, records lines[R], i int, f func(R) (S, []int32, error)) (sample S, skipped, err error) {
 	r, err := records.At(i)
 	var ids []int32
@@ -207,8 +208,8 @@ func tokenizeOne[R, S any](j *job, path string, records lines[R], i int, f func(
 	return sample, nil, nil
 }
 
-// parallel calls f for 0 … n-1 on all processors, and returns the error of the lowest
-// number that it knows of.
+// parallel calls f for 0 … n-1 on all processors. If calls fail, the rest may not run, and parallel
+// returns the error of the lowest failed number that ran.
 func parallel(n int, f func(i int) error) error {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -224,7 +225,7 @@ func parallel(n int, f func(i int) error) error {
 				}
 				if failed[w] = f(i); failed[w] != nil {
 					at[w] = i
-					next.Store(int64(n)) // the others stop
+					next.Store(int64(n)) // stops the others
 					return
 				}
 			}
@@ -255,7 +256,7 @@ func learned(labels []int32) int {
 	return n
 }
 
-// labels counts those of a batch.
+// labels counts the labels of a batch.
 func labels(b data.TokenBatch) int {
 	n := 0
 	for i := range b.Rows {
@@ -264,7 +265,7 @@ func labels(b data.TokenBatch) int {
 	return n
 }
 
-// end returns the token that ends a text.
+// end returns the id of the token that ends a text.
 func end(t *data.Tokenizer, config *meta.Config) (int32, bool) {
 	if id, ok := t.Special("eos_token"); ok {
 		return id, true
@@ -272,7 +273,7 @@ func end(t *data.Tokenizer, config *meta.Config) (int32, bool) {
 	return token(config.Field("eos_token_id"))
 }
 
-// padding returns the id that fills rows. The loss ignores it, so any id will do.
+// padding returns the id that pads rows. The loss ignores it, so any id will do.
 func padding(t *data.Tokenizer, config *meta.Config) int32 {
 	if id, ok := t.Special("pad_token"); ok {
 		return id
@@ -283,7 +284,7 @@ func padding(t *data.Tokenizer, config *meta.Config) int32 {
 	return 0
 }
 
-// token returns a field that holds an id, or several of which the first counts.
+// token returns the id in a field of the config. If the field is a list, it returns the first id.
 func token(v any) (int32, bool) {
 	switch v := v.(type) {
 	case []any:

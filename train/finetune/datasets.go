@@ -15,13 +15,13 @@ import (
 	"github.com/heftai/heft/train/rng"
 )
 
-// named is something with a name, which may be empty.
+// named is a value with a name, which may be empty.
 type named[T any] struct {
 	name string
 	of   T
 }
 
-// count returns the number of samples of all sets.
+// count returns the total number of samples in sets.
 func count[S any](sets []named[data.Dataset[S]]) (n int) {
 	for _, s := range sets {
 		n += s.of.Len()
@@ -29,10 +29,10 @@ func count[S any](sets []named[data.Dataset[S]]) (n int) {
 	return n
 }
 
-// setName is NAME=FILE of --eval-data.
+// setName matches NAME=FILE of --eval-data.
 var setName = regexp.MustCompile(`^(\w[\w-]*)=(.+)$`)
 
-// evalFiles returns the files of --eval-data by name.
+// evalFiles returns the files of --eval-data with their names.
 func (c *job) evalFiles() (files []named[string]) {
 	for _, s := range c.EvalData {
 		f := named[string]{of: s}
@@ -44,7 +44,7 @@ func (c *job) evalFiles() (files []named[string]) {
 	return files
 }
 
-// checkData rejects weights without files, and evaluations that cannot be told apart.
+// checkData rejects weights without files, and evaluation sets with the same name.
 func (c *job) checkData() error {
 	if n := len(c.DataWeights); n > 0 && n != len(c.files) {
 		return misusef("got %d --data-weights for %d files of --data, want one for each", n, len(c.files))
@@ -91,14 +91,14 @@ func (c *job) findData() error {
 	return nil
 }
 
-// findFile returns why there is no file at path, without the path.
+// findFile returns why the file at path cannot be read. The error omits the path.
 func findFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 	case info.IsDir():
 		return errors.New("got a folder, want a JSONL, CSV or Parquet file")
-	case info.Mode().IsRegular(): // opening a pipe would wait
+	case info.Mode().IsRegular(): // opening a pipe would block
 		var f *os.File
 		if f, err = os.Open(path); err == nil {
 			return f.Close()
@@ -111,12 +111,13 @@ func findFile(path string) error {
 	return err
 }
 
-// judges reports whether evaluations decide something.
+// judges reports whether evaluations influence the run.
 func (c *job) judges() bool {
 	return c.LoadBest || c.EarlyStoppingPatience > 0 || c.LRScheduler == "reduce_lr_on_plateau"
 }
 
-// ranking returns the metric that ranks evaluations, or "" if they have no common loss and decide nothing.
+// ranking returns the metric that ranks evaluations. It returns "" if the sets have no common loss
+// and evaluations do not influence the run.
 func (c *job) ranking() string {
 	if c.usualMetric() && !c.judges() && len(c.EvalData) > 0 && !slices.ContainsFunc(c.evalFiles(), func(f named[string]) bool { return f.name == "" }) {
 		return ""
@@ -126,10 +127,10 @@ func (c *job) ranking() string {
 
 func (c *job) usualMetric() bool { return strings.TrimPrefix(c.MetricForBest, "eval_") == "loss" }
 
-// rewardMetric matches the metrics of rewards that the data of grpo names.
+// rewardMetric matches metrics of rewards whose names come from grpo's data.
 var rewardMetric = regexp.MustCompile(`(^|_)rewards/.+/(mean|std)$`)
 
-// checkMetric rejects a --metric-for-best that evaluations do not have.
+// checkMetric rejects a --metric-for-best that evaluations do not report.
 func (c *job) checkMetric() error {
 	want := strings.TrimPrefix(c.ranking(), "eval_")
 	if want == "" || c.Method == "grpo" && !c.generates() && c.rewards == nil && rewardMetric.MatchString(want) {
@@ -165,7 +166,7 @@ func (c *job) checkMetric() error {
 	return misusef("--metric-for-best %s: evaluations have no such metric, want one of %s%s", c.MetricForBest, strings.Join(known, ", "), advice)
 }
 
-// evaluated reads the sets of --eval-data.
+// evaluated reads the files of --eval-data.
 func evaluated[S any](j *job, read func(path string) (made[S], error)) (sets []named[data.Dataset[S]], err error) {
 	for _, f := range j.evalFiles() {
 		some, err := read(f.of)
@@ -179,11 +180,11 @@ func evaluated[S any](j *job, read func(path string) (made[S], error)) (sets []n
 	return sets, nil
 }
 
-// evaluates reports whether there is something to evaluate on.
+// evaluates reports whether there is data to evaluate on.
 func (c *job) evaluates() bool { return c.EvalSplit > 0 || len(c.EvalData) > 0 }
 
-// sets reads the files of --data, and those of --eval-data or the part of the former that --eval-split holds back, with
-// changes by cut.
+// sets reads the files of --data. It also reads those of --eval-data, or holds back the fraction
+// --eval-split of the training samples. cut shortens the samples held back.
 func sets[S any](j *job, read, readEval func(path string) (made[S], error), cut func(S) S) (all made[S], evals []named[data.Dataset[S]], err error) {
 	if j.EvalSplit == 0 {
 		if all, err = weighted(j, read); err == nil {
@@ -208,11 +209,11 @@ func sets[S any](j *job, read, readEval func(path string) (made[S], error), cut 
 	return all, []named[data.Dataset[S]]{{of: set}}, err
 }
 
-// whole leaves a sample as it is.
+// whole returns a sample unchanged.
 func whole[S any](x S) S { return x }
 
-// divided divides samples at random into those that are trained on, and a fraction of at least one to evaluate on.
-// A single one is trained on.
+// divided splits samples at random into training samples and the given fraction of evaluation
+// samples, at least one. A single sample is for training.
 func divided[S any](some made[S], fraction float64, seed uint64) (kept made[S], back subset[S]) {
 	count := some.Len()
 	n := min(max(int(math.Round(fraction*float64(count))), 1), count-1)
@@ -224,8 +225,9 @@ func divided[S any](some made[S], fraction float64, seed uint64) (kept made[S], 
 	return kept, newSubset(some.Dataset, order[:n])
 }
 
-// weighted reads the files of --data. A file of weight w is w times in the result: whole times, and the
-// rest of w as a random part of its samples, which the seed decides.
+// weighted reads the files of --data. Samples of a file with weight w occur w times in the result:
+// once per whole unit, and the fractional part of w selects a random part of the samples, which
+// depends on the seed.
 func weighted[S any](j *job, read func(path string) (made[S], error)) (made[S], error) {
 	var all chain[S]
 	parts := []any{j.Seed, j.DataWeights}

@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// checkpointBytes returns about how many bytes a checkpoint takes on the disk: weights that train, in float32, and the
-// optimizer's state. An adapter is written twice, once for PEFT.
+// checkpointBytes estimates the bytes of a checkpoint on disk: trained weights in float32, and the
+// optimizer's state. An adapter is written twice, the second time for PEFT.
 func (s *student) checkpointBytes(module tensor.Module, opt *optim.Descent) int64 {
 	weight := int64(4)
 	if s.LoRA != "" {
@@ -25,8 +25,9 @@ func (s *student) checkpointBytes(module tensor.Module, opt *optim.Descent) int6
 	return total
 }
 
-// warnDisk warns on rank 0 if the output's file system has no room for a checkpoint. A run whose first checkpoint is at the end
-// of an epoch would learn that hours later, and lose what it has trained.
+// warnDisk warns on rank 0 if the output's file system has no room for a checkpoint. If the first
+// checkpoint is written at the end of an epoch, the run would otherwise fail only after hours, and
+// lose its progress.
 func (s *student) warnDisk(checkpoint int64) {
 	if s.SaveSteps < 0 || !s.acc.IsMainProcess() {
 		return
@@ -37,7 +38,7 @@ func (s *student) warnDisk(checkpoint int64) {
 	}
 }
 
-// fullDisk says how to go on after an error that is a full disk.
+// fullDisk adds a way out to an error caused by a full disk.
 func (s *student) fullDisk(err error) error {
 	if !atomicfile.IsFull(err) || s.Resume != "auto" {
 		return err

@@ -11,10 +11,10 @@ import (
 	"github.com/heftai/heft/train/data"
 )
 
-// isGGUF reports whether a model is a GGUF file, which has its config and its tokenizer inside.
+// isGGUF reports whether a model is a GGUF file, which contains its config and its tokenizer.
 func isGGUF(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".gguf") }
 
-// ofGGUF calls f with the files that a GGUF file stands for.
+// ofGGUF calls f with a file system of the model files that a GGUF file replaces.
 func ofGGUF(path string, f func(fs.FS) error) error {
 	ck, err := loader.Open(path)
 	if err != nil {
@@ -45,7 +45,7 @@ func openTokenizer(path string) (tokenizer *data.Tokenizer, err error) {
 	return data.OpenTokenizer(path)
 }
 
-// checkGGUF rejects what a GGUF file cannot be used for.
+// checkGGUF rejects options that a GGUF file does not support.
 func (c *job) checkGGUF(path string) error {
 	switch {
 	case !isGGUF(path):
