@@ -22,7 +22,7 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// loop is a Trainer, whatever its batches are.
+// loop is a Trainer of any batch type.
 type loop interface {
 	Train(ctx context.Context) (train.TrainResult, error)
 	State() *train.TrainerState
@@ -34,20 +34,20 @@ type student struct {
 	acc        *train.Accelerator
 	tape       *tensor.Tape
 	model      *model.Model
-	checkpoint *loader.Checkpoint // where frozen weights stay, or nil if all are trained
-	router     float32            // weight of the routers' loss, 0 for none
-	closers    []func() error     // of what the method opened
-	whole      train.Checkpointed // what is trained and saved, if that is more than model
+	checkpoint *loader.Checkpoint // holds the frozen weights; nil if all weights train
+	router     float32            // weight of the routers' auxiliary loss, or 0
+	closers    []func() error     // close what the method opened
+	whole      train.Checkpointed // the module to train and save, if it is more than model
 	head       *tensor.Parameter  // of a reward model, or nil
-	from       string             // folder of the config and the tokenizer, if not the model's
+	from       string             // folder of the config and the tokenizer, if it is not the model's
 	recompute  bool
 	sweep      sweeping
-	unit       string  // of the progress line, if not the method's usual one
-	repeats    int     // steps on each window; 0 is 1
-	sampled    float32 // temperature of the losses of methods that sample; 0 is 1
-	diverged   bool    // and said so
+	unit       string  // of the progress line, if not the method's default
+	repeats    int     // optimizer steps on each window; 0 means 1
+	sampled    float32 // temperature of the losses of methods that sample; 0 means 1
+	diverged   bool    // the divergence has been logged
 	lost       bool    // the last loss was not finite
-	stopped    bool    // by a signal, on all ranks
+	stopped    bool    // by Interrupt, on all ranks
 }
 
 func (s *student) close() error {
@@ -109,7 +109,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 	return s.acc.EndTraining()
 }
 
-// showCurve draws the loss in the terminal, if the curve tracker is on and has points.
+// showCurve draws the loss in the terminal, if the curve tracker is enabled and has points.
 func (s *student) showCurve() error {
 	c, ok := s.acc.Tracker("curve").(*track.Curve)
 	if !ok || !slices.ContainsFunc(c.Curves(), func(line track.Series) bool { return len(line.X) > 1 }) {
@@ -132,7 +132,7 @@ func (j *job) student(w *train.World) (*student, error) {
 	return s, s.open()
 }
 
-// fit makes the Trainer of a method, whose data is a sampleSet of S.
+// fit makes the Trainer of a method. s's data must be a sampleSet of S.
 func fit[S, B any](s *student, c train.TrainerConfig[B], collate data.Collate[S, B]) (loop, error) {
 	of, ok := s.data.set.(sampleSet[S])
 	if !ok {
@@ -185,7 +185,8 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], collate data.Collate[S,
 	return train.NewTrainer(c)
 }
 
-// order returns the order of n samples. Windows that are trained several times come again at once.
+// order returns the order of n samples. If windows are trained on several times, the repetitions
+// follow each other.
 func (s *student) order(n int) (data.Options, error) {
 	o := data.Options{BatchSize: s.Batch, Shuffle: s.Shuffle, Global: s.acc.Generator()}
 	if s.repeats < 2 {
@@ -205,7 +206,7 @@ func (s *student) order(n int) (data.Options, error) {
 	return o, err
 }
 
-// watch warns once if the loss is not finite.
+// watch logs a warning the first time that the loss is not finite.
 func (s *student) watch(_ context.Context, m *train.Moment) error {
 	s.lost = !finite(m.Result.Loss)
 	if loss := m.Result.Loss; !s.diverged && s.acc.IsMainProcess() && !finite(loss) {
@@ -215,7 +216,7 @@ func (s *student) watch(_ context.Context, m *train.Moment) error {
 	return nil
 }
 
-// interrupt ends the run after a step, with a checkpoint, on all ranks alike.
+// interrupt ends the run after a step, with a checkpoint, on all ranks together.
 func (s *student) interrupt(ctx context.Context, m *train.Moment) error {
 	if s.interrupted() && m.State.GlobalStep%max(1, s.repeats) == 0 {
 		s.acc.SetTrigger()
@@ -228,7 +229,7 @@ func (s *student) interrupt(ctx context.Context, m *train.Moment) error {
 	return err
 }
 
-// warmup returns the number of steps in which the rate rises, as transformers rounds it.
+// warmup returns the number of warmup steps, rounded as in transformers.
 func (s *student) warmup() int {
 	if s.WarmupRatio == 0 {
 		return int(s.WarmupSteps)
@@ -238,8 +239,8 @@ func (s *student) warmup() int {
 	return int(math.Ceil(float64(steps) * s.WarmupRatio))
 }
 
-// optimizer returns the optimizer of the model's parameters. Biases and norms do not decay. With muon,
-// embeddings and heads are stepped by AdamW.
+// optimizer returns the optimizer for the model's parameters. Weight decay does not apply to biases
+// and norms. With muon, AdamW steps embeddings and heads.
 func (s *student) optimizer() (optim.Optimizer, error) {
 	opt, err := s.descent()
 	if err != nil {
@@ -277,7 +278,8 @@ func (s *student) optimizer() (optim.Optimizer, error) {
 	return opt, opt.AddGroup(others, func(g *optim.Group) { g.WeightDecay = 0 })
 }
 
-// isEnd reports whether a parameter is of an embedding or of a head, whose rows are tokens or scores.
+// isEnd reports whether a parameter belongs to an embedding or a head, whose rows stand for tokens
+// or scores.
 func (s *student) isEnd(name string) bool {
 	if spec, ok := s.model.Meta().Root.Spec.(*meta.CausalLMSpec); ok && (strings.HasPrefix(name, spec.Head+".") || strings.HasPrefix(name, spec.Embed+".")) {
 		return true
@@ -285,7 +287,7 @@ func (s *student) isEnd(name string) bool {
 	return name == scoreName
 }
 
-// batch returns b as the model takes it. Packed texts are segments.
+// batch converts rows of b to a batch of the model. Packed texts become segments.
 func batch(b data.TokenBatch, from, rows int) model.Batch {
 	m := model.Batch{Length: b.Columns}
 	for i := from * b.Columns; i < (from+rows)*b.Columns; i++ {
@@ -305,7 +307,7 @@ func batch(b data.TokenBatch, from, rows int) model.Batch {
 	return m
 }
 
-// open loads the model: all of it to train, or mapped under an adapter.
+// open loads the model: into memory to train all of it, or memory-mapped under an adapter.
 func (s *student) open() error {
 	config, err := readConfig(s.job.model)
 	if err != nil {
@@ -356,16 +358,16 @@ func (s *student) open() error {
 	if s.model, err = model.Load(skeleton, binding, options...); err != nil {
 		return err
 	}
-	if limit > 0 { // weights are read when they are needed
+	if limit > 0 { // weights are read on demand
 		s.showState(limit)
 		return nil
 	}
-	err = s.checkpoint.Close() // all of it is read
+	err = s.checkpoint.Close() // all weights have been read
 	s.checkpoint = nil
 	return err
 }
 
-// freeze leaves the weights that --freeze selects in the checkpoint.
+// freeze keeps the weights that --freeze selects in the checkpoint, untrained.
 func (s *student) freeze(skeleton *meta.Model, binding *loader.Binding, frozen func(string) bool, options []model.Option) (err error) {
 	some, all := 0, 0
 	for path, p := range skeleton.Root.AllParams() {
@@ -388,7 +390,7 @@ func (s *student) freeze(skeleton *meta.Model, binding *loader.Binding, frozen f
 	return err
 }
 
-// checkStored rejects training, and merging into, quantised weights.
+// checkStored rejects full training of quantised weights, and merging adapters into them.
 func (s *student) checkStored(skeleton *meta.Model) error {
 	for path, p := range skeleton.Root.AllParams() {
 		for _, source := range p.Sources {
@@ -404,7 +406,7 @@ func (s *student) checkStored(skeleton *meta.Model) error {
 	return nil
 }
 
-// adapt leaves all weights in the checkpoint and adds an adapter, the same on all ranks.
+// adapt keeps all weights in the checkpoint and adds an adapter, which is the same on all ranks.
 func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 	c, err := parseLoRA(s.LoRA)
 	if err != nil {
@@ -443,7 +445,7 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 			return err
 		}
 		c.TaskType = "SEQ_CLS"
-		c.Exclude = append(c.Exclude, skeleton.Root.Spec.(*meta.CausalLMSpec).Head) // which the score's head replaces
+		c.Exclude = append(c.Exclude, skeleton.Root.Spec.(*meta.CausalLMSpec).Head) // replaced by the head for scores
 	}
 	if dir, ok := strings.CutPrefix(s.LoRA, adapterFrom); ok {
 		err = s.model.LoadAdapter(dir, s.outside()...)
@@ -453,11 +455,11 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 	if err != nil || !s.Merge {
 		return err
 	}
-	if _, err = s.model.MergeAdapter(); err != nil { // now, not behind the last step
+	if _, err = s.model.MergeAdapter(); err != nil { // fail now, not after the last step
 		return misusef("--merge: %w", err)
 	}
 	return nil
 }
 
-// finite reports whether a loss is a number.
+// finite reports whether a loss is neither NaN nor infinite.
 func finite(loss float64) bool { return !math.IsNaN(loss) && !math.IsInf(loss, 0) }

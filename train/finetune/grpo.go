@@ -15,8 +15,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// grpo is group relative policy optimization: on completions and rewards of the data, or on completions
-// that the model generates and a RewardFunc rewards.
+// grpo is group relative policy optimization. It learns from completions and rewards in the data,
+// or from completions that the model generates and rewards score.
 type grpo struct{}
 
 func (grpo) usual() usual { return usual{rate: 1e-6, adapterRate: 1e-5, unit: "tok"} }
@@ -40,10 +40,10 @@ func (m grpo) check(j *job) error {
 	return j.checkRewards()
 }
 
-// checkRewards rejects options of completions that are generated.
+// checkRewards rejects invalid options of generated completions.
 func (j *job) checkRewards() error {
 	if _, err := j.rewardWeights(); err != nil || !j.generates() {
-		return err // weights of rewards in the data are checked when it is read
+		return err // for rewards in the data, weights are checked after reading it
 	}
 	switch {
 	case j.NumGenerations < 2:
@@ -68,14 +68,14 @@ func (j *job) generates() bool {
 	return j.Reward != nil || len(j.RewardFuncs) > 0 || j.RewardCommand != "" || len(j.RewardRules) > 0
 }
 
-// rollout is a prompt, with completions that are given or generated.
+// rollout is a prompt with its completions, which are given or generated.
 type rollout struct {
 	data.Group
 	record     json.RawMessage
 	parts      map[string][]float64 // rewards by name, or nil
-	ended      []bool               // for each completion, whether it ends by itself
+	ended      []bool               // whether each completion ended by itself
 	advantages []float64
-	old        [][]float32 // losses of the tokens when they were generated, for --num-iterations
+	old        [][]float32 // losses of tokens under the policy that generated them, for --num-iterations
 }
 
 func (grpo) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
@@ -102,7 +102,8 @@ func (grpo) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts,
 	})
 }
 
-// nameRewards finds the names of the rewards, and sums those that the data names.
+// nameRewards determines the names of the rewards. For named rewards in the data, it also computes
+// the weighted sums.
 func (j *job) nameRewards(s sampleSet[*rollout]) error {
 	if j.generates() {
 		j.rewards = j.rewardNames()
@@ -122,7 +123,7 @@ func (j *job) nameRewards(s sampleSet[*rollout]) error {
 			names[name] = true
 		}
 	}
-	j.rewards = append([]string{}, slices.Sorted(maps.Keys(names))...) // not nil: they are known
+	j.rewards = append([]string{}, slices.Sorted(maps.Keys(names))...) // not nil: the names are known
 	for _, set := range append(s.evals, named[data.Dataset[*rollout]]{of: s.train}) {
 		for i := range set.of.Len() {
 			r, err := set.of.At(i)
@@ -137,7 +138,7 @@ func (j *job) nameRewards(s sampleSet[*rollout]) error {
 	return j.checkWeights(j.rewards)
 }
 
-// tokenizeGroups reads a file of prompts, and omits those that cannot be used.
+// tokenizeGroups reads a file of prompts. It omits unusable ones.
 func (j *job) tokenizeGroups(path string, tokenizer *data.Tokenizer, o data.TextOptions) (out made[*rollout], err error) {
 	records, err := data.OpenGroups(path)
 	if err != nil {
@@ -177,7 +178,7 @@ func (j *job) tokenizeGroups(path string, tokenizer *data.Tokenizer, o data.Text
 	return out, nil
 }
 
-// metrics has those of rewards that the data names once it is read.
+// metrics includes the metrics of rewards that the data names, once the data is read.
 func (m grpo) metrics(j *job) []string {
 	rewards := j.rewards
 	if j.generates() {
@@ -213,7 +214,7 @@ func (m grpo) prepare(s *student) (loop, error) {
 		WithoutPerplexity: true,
 		Items:             func(b []*rollout) int { tokens, _ := g.rows(b); return g.objective.Items(tokens) }, Meter: g.meter}
 	g.loop, err = fit(s, c, func(samples []*rollout) ([]*rollout, error) {
-		var fresh []*rollout // an epoch later the prompt has other completions
+		var fresh []*rollout // in a later epoch the prompt gets new completions
 		for _, r := range samples {
 			c := *r
 			fresh = append(fresh, &c)
@@ -229,13 +230,14 @@ type grouper struct {
 	objective  train.GRPO
 	meter      *train.Meter
 	reference  *model.Model
-	roller     *roller // nil if completions are given
+	roller     *roller // nil if the data has the completions
 	loop       loop
-	kept       [][]*rollout // the last window
+	kept       [][]*rollout // the previous window
 	evaluating bool
 }
 
-// ready completes the batches of a window, or brings back those of the window before.
+// ready completes the batches of a window, or restores those of the previous window if it is
+// trained on again.
 func (g *grouper) ready(ctx context.Context, batches [][]*rollout) error {
 	if g.loop.State().GlobalStep%g.NumIterations == 0 {
 		g.kept = batches
@@ -254,8 +256,8 @@ func (g *grouper) ready(ctx context.Context, batches [][]*rollout) error {
 	return nil
 }
 
-// complete generates and rewards completions unless they are given, and computes advantages. In training
-// all ranks call it together.
+// complete generates and rewards completions, unless they are given, and computes advantages. In
+// training all ranks must call it together.
 func (g *grouper) complete(ctx context.Context, all []*rollout) error {
 	if g.roller != nil {
 		if err := g.roller.generate(ctx, all, g.loop.State().GlobalStep, g.evaluating); err != nil {
@@ -267,7 +269,7 @@ func (g *grouper) complete(ctx context.Context, all []*rollout) error {
 	for _, r := range all {
 		groups, rewards = append(groups, r.Rewards), append(rewards, r.Rewards...)
 	}
-	if !g.evaluating && g.ranks > 1 { // evaluations may be of another length on each rank
+	if !g.evaluating && g.ranks > 1 { // ranks may have evaluations of different lengths
 		var err error
 		if rewards, err = train.GatherObject(ctx, g.acc, rewards); err != nil {
 			return err
@@ -280,7 +282,7 @@ func (g *grouper) complete(ctx context.Context, all []*rollout) error {
 	return g.measureRewards(ctx, all)
 }
 
-// measure adds what completions and rewards are like to the metrics.
+// measure adds statistics of completions and rewards to the metrics.
 func (g *grouper) measure(all []*rollout, rewards []float64) {
 	if _, deviation := train.RewardMoments(rewards); len(rewards) > 1 {
 		g.meter.Add("reward_std", deviation, 1)
@@ -313,7 +315,7 @@ func (g *grouper) measure(all []*rollout, rewards []float64) {
 	}
 }
 
-// rows returns the completions of a batch, padded, with their advantages.
+// rows returns the completions of a batch as padded rows, with their advantages.
 func (g *grouper) rows(b []*rollout) (tokens data.TokenBatch, advantages []float64) {
 	var rows []data.Sequence
 	for _, r := range b {
@@ -322,7 +324,7 @@ func (g *grouper) rows(b []*rollout) (tokens data.TokenBatch, advantages []float
 		}
 		advantages = append(advantages, r.advantages...)
 	}
-	tokens, _ = data.PadTokens(data.Padding{ID: g.data.pad})(rows) // rows have as many labels as ids
+	tokens, _ = data.PadTokens(data.Padding{ID: g.data.pad})(rows) // cannot fail: rows have as many labels as ids
 	return tokens, advantages
 }
 
@@ -360,7 +362,7 @@ func (g *grouper) losses(b []*rollout, o model.Options) (*tensor.Tensor, error) 
 	return train.GRPOLoss(g.tape, g.objective, tokens, advantages, losses, g.meter)
 }
 
-// keep remembers the losses of the tokens of completions.
+// keep stores the losses of the completions' tokens.
 func keep(b []*rollout, tokens data.TokenBatch, losses []float32) {
 	at := 0
 	for _, r := range b {
@@ -372,7 +374,7 @@ func keep(b []*rollout, tokens data.TokenBatch, losses []float32) {
 	}
 }
 
-// old returns the losses that keep remembered, or nil.
+// old returns the losses that keep has stored, or nil.
 func old(b []*rollout, tokens data.TokenBatch) []float32 {
 	all := make([]float32, 0, tokens.Rows*tokens.Columns)
 	for _, r := range b {

@@ -14,7 +14,7 @@ import (
 	"github.com/heftai/heft/train/optim"
 )
 
-// checkLoop rejects values of flags that have no effect or no meaning, before data is read.
+// checkLoop rejects values of flags that have no effect or are invalid, before the data is read.
 func (c *job) checkLoop() error {
 	adam := slices.Contains([]string{"adamw", "adamw8bit", "adam", "muon"}, c.Optimizer)
 	switch {
@@ -43,7 +43,8 @@ func (c *job) checkLoop() error {
 	return c.checkResume()
 }
 
-// checkEffect rejects options that would have no effect, or not the one that they name.
+// checkEffect rejects options that would have no effect, or an effect other than their names
+// promise.
 func (c *job) checkEffect() error {
 	switch {
 	case c.EvalSteps > 0 && !c.evaluates():
@@ -56,12 +57,13 @@ func (c *job) checkEffect() error {
 	return nil
 }
 
-// savesEvaluations reports whether there is a checkpoint at some evaluation, and none between them.
+// savesEvaluations reports whether some evaluations have a checkpoint, and no checkpoint lies
+// between evaluations.
 func (c *job) savesEvaluations() bool {
 	return c.SaveSteps == 0 && c.EvalSteps == 0 || c.SaveSteps > 0 && c.EvalSteps > 0 && c.SaveSteps%c.EvalSteps == 0
 }
 
-// checkResume says how to go on if --resume names a folder without a checkpoint.
+// checkResume returns an error with a way out if --resume names a folder without a checkpoint.
 func (c *job) checkResume() error {
 	if c.Resume == "auto" || c.Resume == "never" {
 		return nil
@@ -85,11 +87,13 @@ func (c *job) stopping() []train.Callback {
 		Metric: c.MetricForBest, GreaterIsBetter: c.GreaterIsBetter}}
 }
 
-// undecayed matches the names of parameters that transformers' Trainer leaves out of weight decay, in lower case.
+// undecayed matches, in lower case, names of parameters that transformers' Trainer excludes from
+// weight decay.
 var undecayed = regexp.MustCompile(`bias|layernorm|rmsnorm|(^|\.)norm(\.|$)|_norm(\.|$)`)
 
-// decayOf returns whether weight decay applies to a parameter of a model, as in transformers' Trainer: to all but
-// biases and norms. Norms of other names are left out, too.
+// decayOf returns a function that reports whether weight decay applies to a parameter. As in
+// transformers' Trainer, it applies to all parameters except biases and norms. Norms with other
+// names are excluded too.
 func decayOf(root *meta.Module) func(name string) bool {
 	norms := map[string]bool{}
 	for path, m := range root.Walk() {
@@ -108,7 +112,7 @@ func decayOf(root *meta.Module) func(name string) bool {
 	}
 }
 
-// descent returns the optimizer without parameters.
+// descent returns the optimizer, without parameters yet.
 func (s *student) descent() (*optim.Descent, error) {
 	rate, decay := s.rate(), s.WeightDecay
 	adam := optim.AdamOptions{LR: rate, WeightDecay: decay, Beta1: s.AdamBeta1, Beta2: s.AdamBeta2, Eps: s.AdamEpsilon}

@@ -21,7 +21,7 @@ import (
 	"github.com/heftai/heft/train/model"
 )
 
-// checkTune rejects combinations that have no meaning, before data is read.
+// checkTune rejects invalid combinations of options for adapters, before the data is read.
 func (c *job) checkTune() error {
 	switch {
 	case c.LoRA == "" && c.Merge:
@@ -53,7 +53,7 @@ func (c *job) checkTune() error {
 	return err
 }
 
-// frozen returns what --freeze selects, or nil for nothing.
+// frozen returns the predicate of --freeze, or nil if the flag is not set.
 func (c *job) frozen() (func(path string) bool, error) {
 	var patterns []*regexp.Regexp
 	for _, s := range c.Freeze {
@@ -71,7 +71,7 @@ func (c *job) frozen() (func(path string) bool, error) {
 	}, nil
 }
 
-// loraValues say what a part of --lora that is not a text may be.
+// loraValues describes the values of the parts of --lora that are not strings.
 var loraValues = map[string]string{"r": "a whole number", "alpha": "a number", "dropout": "a number", "rslora": "true or false", "layers": "whole numbers joined by +"}
 
 // format returns the format of --quantize.
@@ -79,11 +79,11 @@ func (c *job) format() meta.QuantFormat {
 	if c.Quantize == "nf4" {
 		return meta.QuantBnbNF4
 	}
-	f, _ := meta.ParseQuantize(c.Quantize) // one of those that kong lets through
+	f, _ := meta.ParseQuantize(c.Quantize) // the flag's list of values has been checked
 	return f
 }
 
-// checkAdapter checks that the folder of --lora from=DIR has an adapter.
+// checkAdapter checks that the folder of --lora from=DIR contains an adapter.
 func checkAdapter(flag, dir string) error {
 	_, err := os.Stat(filepath.Join(dir, "adapter_config.json"))
 	_, _, more := strings.Cut(dir, ",")
@@ -98,7 +98,7 @@ func checkAdapter(flag, dir string) error {
 	return misusef("--lora %s: %w", flag, err)
 }
 
-// checkLoRA checks the numbers of --lora. Comparisons with NaN are false.
+// checkLoRA checks the numbers of --lora. It also rejects NaN, for which all comparisons are false.
 func checkLoRA(c model.LoRAConfig, flag string) error {
 	switch {
 	case c.R == 0:
@@ -113,7 +113,7 @@ func checkLoRA(c model.LoRAConfig, flag string) error {
 	return nil
 }
 
-// parseLoRA reads --lora: r=16,alpha=32,dropout=0.1,rslora,targets=q_proj+v_proj,….
+// parseLoRA parses --lora: r=16,alpha=32,dropout=0.1,rslora,targets=q_proj+v_proj,….
 func parseLoRA(s string) (model.LoRAConfig, error) {
 	c := model.LoRAConfig{}
 	if dir, ok := strings.CutPrefix(s, adapterFrom); ok {
@@ -168,10 +168,10 @@ func parseLoRA(s string) (model.LoRAConfig, error) {
 	return c, nil
 }
 
-// checkNames rejects names of --lora that no module of the model has: a misspelled one would be left
-// without pairs, or keep them, and say nothing.
+// checkNames rejects names in --lora that match no module of the model. Otherwise a misspelled name
+// would silently change which modules get pairs.
 func checkNames(c model.LoRAConfig, root *meta.Module) error {
-	linear := map[string]bool{} // the last part of their paths
+	linear := map[string]bool{} // the last parts of their paths
 	found := map[string]bool{}
 	for path, node := range root.Walk() {
 		if node.Kind == meta.KindLinear {
@@ -192,10 +192,10 @@ func checkNames(c model.LoRAConfig, root *meta.Module) error {
 	return nil
 }
 
-// adapterFrom begins the --lora of an adapter to go on from.
+// adapterFrom is the prefix of a --lora that continues an adapter.
 const adapterFrom = "from="
 
-// merged is a model whose checkpoint contains its adapter.
+// merged is a model whose checkpoint includes its merged adapter.
 type merged struct{ *model.Model }
 
 func (m merged) Checkpoint() (iter.Seq[loader.NamedTensor], error) { return m.MergeAdapter() }
@@ -212,7 +212,7 @@ func (s *student) save(ctx context.Context, dir string) error {
 	case s.LoRA == "":
 		return train.SaveModel(ctx, s.acc, s.model, dir, o)
 	case s.Merge:
-		o.DType = meta.NoDType // as the weights it was added to
+		o.DType = meta.NoDType // keep the dtype of the base weights
 		if s.whole != nil {
 			return train.SaveModel(ctx, s.acc, s.whole, dir, o)
 		}
@@ -228,7 +228,7 @@ func (s *student) save(ctx context.Context, dir string) error {
 // saveAdapter writes the adapter to dir, with the head of a reward model.
 func (s *student) saveAdapter(dir string) error { return s.model.SaveAdapter(dir, s.outside()...) }
 
-// outside returns what the adapter has outside of the model.
+// outside returns the adapter's parameters that are not part of the model.
 func (s *student) outside() []model.Outside {
 	if s.head == nil {
 		return nil
@@ -236,11 +236,11 @@ func (s *student) outside() []model.Outside {
 	return []model.Outside{{Name: scoreName, Parameter: s.head}}
 }
 
-// dtype returns that of the weights that are written.
+// dtype returns the dtype of the weights that are written.
 func (s *student) dtype() meta.DType {
 	dtype := s.model.Meta().Config.DType
 	if s.Dtype != "auto" {
-		dtype, _ = meta.ParseDType(s.Dtype) // one of those that kong lets through
+		dtype, _ = meta.ParseDType(s.Dtype) // the flag's list of values has been checked
 	}
 	switch dtype {
 	case meta.Float32, meta.BFloat16, meta.Float16:

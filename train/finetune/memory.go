@@ -14,8 +14,9 @@ import (
 	"github.com/heftai/heft/train/model"
 )
 
-// activationBytes estimates the memory that a token of a batch needs until backward: inputs,
-// outputs and activations of the blocks' linear maps. With magnitudes (DoRA), maps keep three more outputs.
+// activationBytes estimates the bytes that one token of a batch keeps until the backward pass:
+// inputs, outputs and activations of the blocks' linear maps. With magnitudes (DoRA), each map
+// keeps three more outputs.
 func activationBytes(m *meta.Model, magnitudes bool) int64 {
 	outputs := 2
 	if magnitudes {
@@ -43,8 +44,8 @@ func activationBytes(m *meta.Model, magnitudes bool) int64 {
 	return 4 * floats
 }
 
-// recomputes decides --recompute auto for a batch. It is on if the activations would take more than
-// 2 GiB or, if all weights train, more than a quarter of the free memory if that is larger. The
+// recomputes decides --recompute auto. It returns true if the activations of a batch would exceed 2
+// GiB. If all weights train, the limit is a quarter of the free memory if that is larger. The
 // weights are bitwise the same either way.
 func (j *job) recomputes(m *meta.Model) bool {
 	switch j.Recompute {
@@ -60,7 +61,8 @@ func (j *job) recomputes(m *meta.Model) bool {
 	return int64(j.here)*j.batchTokens()*activationBytes(m, j.magnitudes()) > limit
 }
 
-// magnitudes reports whether the adapter has magnitudes, by --dora or by the config of the one to go on from.
+// magnitudes reports whether the adapter has magnitudes, by --dora or by the config of the adapter
+// to continue.
 func (j *job) magnitudes() bool {
 	dir, ok := strings.CutPrefix(j.LoRA, adapterFrom)
 	if !ok {
@@ -73,7 +75,7 @@ func (j *job) magnitudes() bool {
 	return err == nil && json.Unmarshal(b, &config) == nil && config.DoRA
 }
 
-// batchTokens returns the tokens of the longest batch of one rank.
+// batchTokens returns the number of tokens in the longest batch of one rank.
 func (j *job) batchTokens() int64 { return int64(j.Batch * j.data.longest) }
 
 // limit returns the bytes of --max-memory, or 0.
@@ -104,14 +106,14 @@ func (c *job) limit() (int64, error) {
 }
 
 // stateMemory returns the memory for one rank's weights, gradients and optimizer state under
-// --plugin gemini, or 0 if they stay in memory: what --max-memory leaves beside passes and the copies of the
-// largest weight that saving makes, in float32 and rounded.
+// --plugin gemini, or 0 if they stay in memory. It is --max-memory without the memory of passes and
+// without the copies of the largest weight that saving makes, in float32 and rounded.
 func (s *student) stateMemory(m *meta.Model) int64 {
 	if s.memory == 0 || s.LoRA != "" {
 		return 0
 	}
 	limit := s.memory
-	if limit >= 1<<30 { // below, it comes on top, as in serve
+	if limit >= 1<<30 { // smaller limits exclude it, as in serve
 		limit -= runtimeBytes
 	}
 	largest := int64(0)
@@ -138,12 +140,12 @@ func (s *student) showState(limit int64) {
 	s.log.Info("weights, gradients and the optimizer's state move between memory and disk", args...)
 }
 
-// diskBytes returns what was read of weights and training state that do not fit into MaxMemory.
+// diskBytes returns the bytes read of weights and training state that do not fit into MaxMemory.
 func (s *student) diskBytes() int64 { return s.model.FrozenMemory().Read + s.model.OffloadStats().Read }
 
-// baseMemory returns the memory for one rank's frozen weights, or 0 to use them in the page cache:
-// the memory that --max-memory leaves, or half of the available memory if the weights take more.
-// beside is what a rank takes apart from them.
+// baseMemory returns the memory for one rank's frozen weights, or 0 to use them in the page cache.
+// It is the rest of --max-memory, or half of the available memory if the weights exceed that.
+// beside is the memory that a rank needs in addition to the weights.
 func (s *student) baseMemory(host dispatch.Host, beside int64) int64 {
 	limit := s.memory
 	if limit == 0 {
@@ -153,26 +155,27 @@ func (s *student) baseMemory(host dispatch.Host, beside int64) int64 {
 		ranks := int64(s.here)
 		return max(min(host.AvailableBytes/2/ranks, (host.AvailableBytes-programBytes)/ranks-beside), 1)
 	}
-	if limit >= 1<<30 { // below, it comes on top, as in serve
+	if limit >= 1<<30 { // smaller limits exclude it, as in serve
 		limit -= runtimeBytes
 	}
 	return max(limit/int64(s.here)-beside, 1)
 }
 
-// beyond reports whether the weights take more than half of the available memory.
+// beyond reports whether the weights exceed half of the available memory.
 func (s *student) beyond(host dispatch.Host) bool {
 	return host.AvailableBytes > 0 && s.checkpoint.Bytes() > host.AvailableBytes/2
 }
 
-// adapterBytes returns the memory of an adapter of c that trains: weights, gradients and the optimizer's state.
+// adapterBytes returns the memory of an adapter in training: weights, gradients and the optimizer's
+// state.
 func (s *student) adapterBytes(m *meta.Model, c model.LoRAConfig) (int64, error) {
 	var n int64
 	if dir, ok := strings.CutPrefix(s.LoRA, adapterFrom); ok {
 		info, err := os.Stat(filepath.Join(dir, "adapter_model.safetensors"))
 		if err != nil {
-			return 0, nil // LoadAdapter says what is missing
+			return 0, nil // LoadAdapter reports the error
 		}
-		n = info.Size() / 4 // in float32, which train run writes
+		n = info.Size() / 4 // in float32, as train run writes them
 	} else {
 		var err error
 		if n, err = c.Elements(m); err != nil {
@@ -183,8 +186,8 @@ func (s *student) adapterBytes(m *meta.Model, c model.LoRAConfig) (int64, error)
 	return n * each, err
 }
 
-// trainedBytes returns the bytes of a number that trains: its value, its gradient and the optimizer's state, as in a
-// large matrix and rounded down.
+// trainedBytes returns the bytes per trained number: its value, its gradient and the optimizer's
+// state. It assumes a large matrix and rounds down.
 func (s *student) trainedBytes() (int64, error) {
 	opt, err := s.descent()
 	if err != nil {
@@ -194,17 +197,18 @@ func (s *student) trainedBytes() (int64, error) {
 	return value + gradient + opt.StateBytes(side, side)/(side*side), nil
 }
 
-// programBytes is the memory of the program, the tokenizer and the Go runtime beside what this package estimates:
-// 21 MiB of anonymous memory and 6 MiB of mapped pages that the run uses again and again, measured with 271M parameters, and the runtime's
-// headroom.
+// programBytes is the memory of the program, the tokenizer and the Go runtime that the other
+// estimates of this package omit: 21 MiB of anonymous memory and 6 MiB of mapped pages that the run
+// uses repeatedly, measured with 271M parameters, and the runtime's headroom.
 const programBytes = 32 << 20
 
-// runtimeBytes is what a limit of 1 GiB and more keeps for the program, the tokenizer and the Go runtime. Below, it comes
-// on top.
+// runtimeBytes is the part of a limit of at least 1 GiB that is reserved for the program, the
+// tokenizer and the Go runtime. A smaller limit does not include them.
 const runtimeBytes = 128 << 20
 
-// warnGroup warns if the process's control group has less memory than the run takes at least. There the
-// kernel ends the process without a message. way says how to take less.
+// warnGroup warns if the process's control group has less memory than the minimum that the run
+// needs. In that case the kernel would kill the process without a message. way tells how to use
+// less.
 func (s *student) warnGroup(host dispatch.Host, minimum int64, way string) {
 	if minimum += programBytes; host.LimitBytes > 0 && minimum > host.LimitBytes {
 		s.log.Warn("the control group's memory limit is below the minimum, so that the kernel may kill the run: raise the limit, or "+way,
@@ -212,8 +216,8 @@ func (s *student) warnGroup(host dispatch.Host, minimum int64, way string) {
 	}
 }
 
-// warnState warns if weights, gradients and the optimizer's state do not fit into the process's control group. It fails if the
-// optimizer's options are wrong.
+// warnState warns if weights, gradients and the optimizer's state do not fit into the process's
+// control group. It returns an error if the optimizer's options are invalid.
 func (s *student) warnState(host dispatch.Host, m *meta.Model, frozen func(string) bool) error {
 	each, err := s.trainedBytes()
 	if err != nil {
@@ -229,11 +233,13 @@ func (s *student) warnState(host dispatch.Host, m *meta.Model, frozen func(strin
 	return nil
 }
 
-// leastLogitRows is the number of rows from which repacking the head's weights for each group of rows takes little of the time.
+// leastLogitRows is the number of rows from which repacking the head's weights for each chunk of
+// rows costs little time.
 const leastLogitRows = 32
 
-// logitRows returns how many rows of logits a loss holds at a time if a base streams within --max-memory or the available
-// memory, so that they and their gradients take a sixteenth of it; 0 if it does not stream or the head trains.
+// logitRows returns the number of rows of logits that a loss holds at a time if a base streams
+// within --max-memory or the available memory. The logits and their gradients then take a sixteenth
+// of it. It returns 0 if the base does not stream or the head trains.
 func (s *student) logitRows(m *meta.Model) int64 {
 	root, ok := m.Root.Spec.(*meta.CausalLMSpec)
 	if !ok || s.trainsHead(root.Head) {
@@ -252,7 +258,7 @@ func (s *student) logitRows(m *meta.Model) int64 {
 	return max(limit/int64(s.here)/16/(logit*int64(root.Vocab)), leastLogitRows)
 }
 
-// trainsHead reports whether the head trains, or the adapter may have something for it.
+// trainsHead reports whether the head trains, or whether the adapter may include it.
 func (s *student) trainsHead(head string) bool {
 	c, err := parseLoRA(s.LoRA)
 	return err != nil || s.LoRA == "" || strings.HasPrefix(s.LoRA, adapterFrom) || len(s.ModulesToSave) > 0 ||
@@ -260,7 +266,7 @@ func (s *student) trainsHead(head string) bool {
 }
 
 // passBytes estimates the memory of a pass over streamed weights: the inputs of all units, the
-// activations of the largest one with their gradients, and some rows of logits.
+// activations of the largest unit with their gradients, and some rows of logits.
 func (s *student) passBytes(m *meta.Model) int64 {
 	root, ok := m.Root.Spec.(*meta.CausalLMSpec)
 	if !ok {
@@ -274,7 +280,7 @@ func (s *student) passBytes(m *meta.Model) int64 {
 	return tokens*(2*activationBytes(m, s.magnitudes())/max(blocks, 1)+4*(blocks+4)*int64(root.Hidden)) + 2*4*logits
 }
 
-// blocksOf counts a model's blocks.
+// blocksOf returns the number of a model's blocks.
 func blocksOf(m *meta.Model) (n int64) {
 	for _, node := range m.Root.Walk() {
 		if node.Kind == meta.KindBlock {
@@ -284,15 +290,15 @@ func blocksOf(m *meta.Model) (n int64) {
 	return n
 }
 
-// sweeping are the batches of a step that share a sweep over a base that streams, and the states between blocks that they
-// keep until backward.
+// sweeping describes the batches of a step that share a sweep over a streamed base, and the states
+// between blocks that they keep until the backward pass.
 type sweeping struct {
-	batches int   // at most
-	memory  int64 // bytes of states in memory, which passBytes counts as those of a batch by itself
-	disk    int64 // and in a scratch file in --output
+	batches int   // the maximum
+	memory  int64 // bytes of states in memory; passBytes counts those of one batch
+	disk    int64 // bytes of states in a scratch file in --output
 }
 
-// sweeps chooses as many batches of a step as there is disk for: half of what is free.
+// sweeps chooses as many batches of a step as half of the free disk space allows.
 func (s *student) sweeps(m *meta.Model) (w sweeping) {
 	root, ok := m.Root.Spec.(*meta.CausalLMSpec)
 	if !ok || s.GradientAccumulationSteps < 2 {
@@ -315,7 +321,8 @@ func (s *student) together(n int) int {
 	return min(n, max(s.sweep.batches, 1))
 }
 
-// showMemory logs where frozen weights are, and warns if they and what a rank takes beside them are more than a limit.
+// showMemory logs where frozen weights are. It warns if they exceed a limit together with the other
+// memory of a rank.
 func (s *student) showMemory(host dispatch.Host, beside int64) {
 	f := s.model.FrozenMemory()
 	if f.Limit == 0 { // in the page cache, or converted

@@ -8,26 +8,26 @@ import (
 	"github.com/heftai/heft/train/data"
 )
 
-// method is a value of --method: what records become, and what is learned from them.
+// method is a value of --method. It determines what records become and what is learned from them.
 type method interface {
-	// check rejects values of options that the method does not take. Options whose tag "methods" leaves
-	// the method out have their defaults.
+	// check rejects values of options that the method does not support. Options whose tag "methods"
+	// omits the method have their defaults.
 	check(j *job) error
-	// usual are the values of options that are not given.
+	// usual returns the defaults of options that depend on the method.
 	usual() usual
-	// metrics are the values that evaluations have beside the loss.
+	// metrics returns the names of the metrics of evaluations besides the loss.
 	metrics(j *job) []string
-	// read makes samples of the data.
+	// read tokenises the data into samples.
 	read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error)
-	// prepare wires a rank's model, samples and optimizer.
+	// prepare connects a rank's model, samples and optimizer to a training loop.
 	prepare(s *student) (loop, error)
 }
 
-// usual are the values of options of a method that are not given.
+// usual has the defaults of options that depend on the method.
 type usual struct {
-	rate, adapterRate float64 // of a full fine-tune, and of an adapter
+	rate, adapterRate float64 // for a full fine-tune, and for an adapter
 	beta              float64
-	unit              string // that the progress line counts: what losses are means over
+	unit              string // of the progress line: what losses are averaged over
 }
 
 // rate returns the learning rate.
@@ -42,7 +42,7 @@ func (j *job) rate() float64 {
 	return u.rate
 }
 
-// beta returns --beta, or the method's own.
+// beta returns --beta, or the method's default.
 func (j *job) beta() float64 {
 	if j.Beta == ownBeta {
 		return j.method().usual().beta
@@ -50,13 +50,13 @@ func (j *job) beta() float64 {
 	return j.Beta
 }
 
-// ownBeta stands for the beta of the method.
+// ownBeta means the method's default beta.
 const ownBeta = -1
 
-// methods are those of --method, whose tag names them.
+// methods are the methods by their name in --method.
 var methods = map[string]method{"sft": texting{}, "dpo": dpo{}, "orpo": orpo{}, "kto": kto{}, "grpo": grpo{}, "reward": rewardModel{}}
 
-// method returns that of --method, which checkNames has checked.
+// method returns the method of --method, which checkNames has checked.
 func (j *job) method() method { return methods[j.Method] }
 
 // checkMethod rejects options that the method does not have.
@@ -74,7 +74,7 @@ func (j *job) checkMethod() error {
 	return j.method().check(j)
 }
 
-// either joins names: a, b or c.
+// either joins names as in: a, b or c.
 func either(names []string) string {
 	if n := len(names) - 1; n > 0 {
 		return strings.Join(names[:n], ", ") + " or " + names[n]

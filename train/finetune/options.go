@@ -13,10 +13,10 @@ import (
 	"github.com/heftai/heft/train/internal/preference"
 )
 
-// Options configure a run. Their names, values and defaults are those of the flags of train run,
-// which each field's tag describes: Batch is --batch. The tag methods lists the methods that have an
-// option, and setting names it in the settings of a run. Begin with [Defaults], since the zero value of
-// some fields is an error.
+// Options configure a run. Names, values and defaults are those of the flags of train run: Batch is
+// --batch. Each field's tag describes its flag. The tag methods lists the methods that have an
+// option, and the tag setting names the option in the settings of a run. Start from [Defaults],
+// because the zero value of some fields is an error.
 type Options struct {
 	// The method, and what its loss is.
 	Method            string  `help:"Train by sft, dpo or orpo (pairs), kto (judged answers), grpo or reward." enum:"sft,dpo,orpo,kto,grpo,reward" default:"sft"`
@@ -109,25 +109,26 @@ type Options struct {
 	LoggingDir     string   `help:"Write metrics to this folder instead of --output." placeholder:"DIR"`
 	Resume         string   `help:"Resume from the last checkpoint in --output (auto), from DIR, or never." default:"auto" placeholder:"auto|never|DIR"`
 
-	// Reward rewards completions with --method grpo, and RewardFuncs do so under names, which
-	// RewardWeights may weight. The sum of these, of RewardCommand and of RewardRules counts. Calls come one
-	// at a time from each rank.
+	// Reward rewards completions with --method grpo. RewardFuncs do so under names, which
+	// RewardWeights may weight. Completions get the sum of these, of RewardCommand and of
+	// RewardRules. Each rank makes one call at a time.
 	Reward      RewardFunc            `kong:"-" methods:"grpo"`
 	RewardFuncs map[string]RewardFunc `kong:"-" methods:"grpo"`
-	// BaseModel is the model's name in the config of an adapter. Empty: the path of the model.
+	// BaseModel is the name of the base model in an adapter's config. Empty means the path of the
+	// model.
 	BaseModel string `kong:"-"`
-	// Log takes what the run says. Nil: nothing.
+	// Log receives the messages of the run. Nil discards them.
 	Log *slog.Logger `kong:"-"`
-	// Progress takes the line of progress, and the curve of the loss at the end. Nil: none.
+	// Progress receives the progress line, and at the end the curve of the loss. Nil shows none.
 	Progress io.Writer `kong:"-"`
-	// Started is called once before the first step, after the data is read. It may be nil.
+	// Started is called once, after the data is read and before the first step. It may be nil.
 	Started func() `kong:"-"`
-	// Interrupt ends the run after its current step when it is closed. The run then has a
+	// Interrupt ends the run after its current step when it is closed. The run first writes a
 	// checkpoint, unless SaveSteps is -1, and the same call resumes it. It may be nil.
 	Interrupt <-chan struct{} `kong:"-"`
 }
 
-// Defaults returns the options of a train run without flags. Output has none.
+// Defaults returns the options of train run without flags. Output is empty and must be set.
 func Defaults() Options {
 	var o Options
 	for field, v := range reflect.ValueOf(&o).Elem().Fields() {
@@ -142,7 +143,7 @@ func Defaults() Options {
 	return o
 }
 
-// set parses the value of a tag.
+// set parses the default value in a tag.
 func set(v reflect.Value, text string) error {
 	switch v.Kind() {
 	case reflect.String:
@@ -181,7 +182,7 @@ func (o *Options) checkNames() error {
 	return nil
 }
 
-// flag returns the flag of an option.
+// flag returns the name of an option's flag.
 func flag(field reflect.StructField) string {
 	if name := field.Tag.Get("name"); name != "" {
 		return "--" + name
@@ -196,10 +197,10 @@ func flag(field reflect.StructField) string {
 	return "--" + strings.ToLower(b.String())
 }
 
-// UsageError is the error of options that do not fit together, or do not fit the model or the data.
+// UsageError reports options that are invalid, or that do not fit together, the model or the data.
 type UsageError struct{ Err error }
 
-// Error names the flag at fault.
+// Error returns a message that names the flag at fault.
 func (e *UsageError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
@@ -207,7 +208,7 @@ func (e *UsageError) Unwrap() error { return e.Err }
 
 func misuse(err error) error { return &UsageError{err} }
 
-// misused returns the error of a loss's setting with the flag of its option.
+// misused adds the flag to an error about a setting of a loss.
 func misused(err error) error {
 	var wrong *preference.SettingError
 	if !errors.As(err, &wrong) {

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// showProgress is train.ShowProgress with the unit of a method.
+// showProgress is like train.ShowProgress, with the unit of a method.
 func showProgress(to io.Writer, unit string) train.Callback {
 	p := track.NewProgress(to, track.ProgressOptions{})
 	return train.CallbackFunc(func(_ context.Context, m *train.Moment) error {
@@ -19,7 +19,7 @@ func showProgress(to io.Writer, unit string) train.Callback {
 		case train.StepEnd:
 			p.Update(m.Result.GlobalStep+1, m.Result.Loss, m.Result.Items)
 		case train.LogEvent:
-			p.Clear() // for the line of the log
+			p.Clear() // before a line of the log
 		case train.TrainEnd:
 			p.Close()
 		}

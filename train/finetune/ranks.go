@@ -9,7 +9,8 @@ import (
 	"github.com/heftai/heft/train"
 )
 
-// findWorld settles the number of ranks. Under a launcher's variables this process is one of them.
+// findWorld determines the number of ranks. If a launcher has set its variables, this process is
+// one rank.
 func (j *job) findWorld() error {
 	ranks, here, err := train.Launched()
 	if err != nil {
@@ -30,7 +31,7 @@ func (j *job) findWorld() error {
 	return nil
 }
 
-// sharing returns the plugin of --plugin for a rank.
+// sharing returns a rank's plugin for --plugin.
 func (c *job) sharing(w *train.World) train.Plugin {
 	switch c.Plugin {
 	case "zero1":

@@ -10,11 +10,12 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// perToken are the options of losses that stay apart for each token.
+// perToken keeps the loss of each token separate.
 var perToken = tensor.CrossEntropyOptions{Reduction: tensor.None}
 
-// openReference returns the model that the run began with: of an adapter the model, whose passes leave
-// the adapter out; of a full fine-tune the checkpoint once more, which takes only the file's pages.
+// openReference returns the model at the beginning of the run. For an adapter it is the same model,
+// with passes that skip the adapter. For a full fine-tune it opens the checkpoint again,
+// memory-mapped.
 func (s *student) openReference() (*model.Model, error) {
 	if s.LoRA != "" {
 		return s.model, nil
@@ -48,7 +49,7 @@ func (s *student) mapped(config *meta.Config, checkpoint *loader.Checkpoint) (*m
 	return model.Load(skeleton, binding, model.Freeze(func(string) bool { return true }))
 }
 
-// untrained returns the losses of tokens without a record.
+// untrained returns the losses of tokens without recording gradients.
 func (s *student) untrained(m *model.Model, b data.TokenBatch, base bool) (losses *tensor.Tensor, err error) {
 	m.SetAuxiliary(0)
 	s.tape.NoGrad(func() {
@@ -57,14 +58,14 @@ func (s *student) untrained(m *model.Model, b data.TokenBatch, base bool) (losse
 	return losses, err
 }
 
-// leavesRouters warns that the method has no loss of routers, if the model has one.
+// leavesRouters warns that the method omits the routers' loss, if the model has one.
 func (s *student) leavesRouters(subject string) {
 	if s.router != 0 && s.acc.IsMainProcess() {
 		s.log.Warn("the routers' loss of this model is left out: " + subject + " learned without it")
 	}
 }
 
-// switched is a model for a Trainer, whose method learns whether losses are of training.
+// switched is a model for a Trainer that tells the method whether losses are for training.
 type switched struct {
 	*model.Model
 	set func(training bool)

@@ -17,19 +17,19 @@ import (
 	"time"
 )
 
-// RewardFunc rewards completions of a prompt: it returns one number for each, NaN for one that does not
-// count.
+// RewardFunc rewards completions of a prompt. It must return one number for each completion. NaN
+// means that a completion does not count.
 type RewardFunc func(ctx context.Context, prompt RewardPrompt, completions []string) ([]float64, error)
 
-// RewardPrompt is the prompt of completions.
+// RewardPrompt is the prompt of the completions to reward.
 type RewardPrompt struct {
 	// Text is the prompt as the model reads it, special tokens included.
 	Text string
-	// Record is the prompt's record of the data, with keys that a reward may depend on.
+	// Record is the prompt's record in the data, with keys that a reward may depend on.
 	Record json.RawMessage
 }
 
-// checkRewarded reports rewards that cannot be used.
+// checkRewarded returns an error for unusable rewards.
 func checkRewarded(rewards []float64, completions int) error {
 	if len(rewards) != completions {
 		return fmt.Errorf("finetune: reward: got %d rewards of %d completions, want one for each", len(rewards), completions)
@@ -48,16 +48,16 @@ type rewardProgram struct {
 	timeout time.Duration
 	cmd     *exec.Cmd
 	in      io.WriteCloser
-	lines   chan string // of its output; closed at its end
-	ended   error       // of the output, once lines is closed
+	lines   chan string // of its output; closed at the output's end
+	ended   error       // the error of the output, once lines is closed
 	quit    chan struct{}
 	once    sync.Once
 }
 
-// longestReward is the most bytes of a line with a number.
+// longestReward is the maximum number of bytes of a line with a reward.
 const longestReward = 256
 
-// startReward starts a program with its arguments, which spaces separate. No shell is involved.
+// startReward starts a program. Spaces separate its arguments. No shell is involved.
 func startReward(command string, timeout time.Duration, log *slog.Logger) (*rewardProgram, error) {
 	args := strings.Fields(command)
 	if len(args) == 0 {
@@ -81,7 +81,7 @@ func startReward(command string, timeout time.Duration, log *slog.Logger) (*rewa
 	return p, nil
 }
 
-// read passes lines on until the output ends or has a line that is too long.
+// read passes lines on until the output ends or a line is too long.
 func (p *rewardProgram) read(out io.Reader) {
 	defer close(p.lines)
 	in := bufio.NewScanner(out)
@@ -132,7 +132,7 @@ func (p *rewardProgram) reward(ctx context.Context, prompt RewardPrompt, complet
 	return rewards, nil
 }
 
-// next reads a number.
+// next reads one number.
 func (p *rewardProgram) next(ctx context.Context) (float64, error) {
 	late := time.NewTimer(p.timeout)
 	defer late.Stop()
@@ -159,26 +159,26 @@ func (p *rewardProgram) next(ctx context.Context) (float64, error) {
 	}
 }
 
-// close ends the program: by the end of its input, or after a second by a signal.
+// close ends the program by closing its input, and after a second by killing it.
 func (p *rewardProgram) close() error {
 	p.once.Do(func() {
 		close(p.quit)
 		p.in.Close()
 		killed := time.AfterFunc(time.Second, func() { _ = p.cmd.Process.Kill() })
-		_ = p.cmd.Wait() // its status says nothing about the run
+		_ = p.cmd.Wait() // its exit status is irrelevant to the run
 		killed.Stop()
 	})
 	return nil
 }
 
-// logged logs what a program writes to its standard error, line by line and at most so many lines.
+// logged is a writer that logs a program's standard error line by line, up to a limit.
 type logged struct {
 	log  *slog.Logger
 	rest []byte
 	seen int
 }
 
-// loggedLines is how many lines of a program are logged.
+// loggedLines is the maximum number of logged lines of a program.
 const loggedLines = 100
 
 func (l *logged) Write(b []byte) (int, error) {

@@ -22,8 +22,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// rewardModel learns a number for each answer, higher for the chosen one of a pair: a head over the state
-// of the last token, in place of the model's own.
+// rewardModel learns to score answers, so that the chosen answer of a pair gets the higher number.
+// A head on the state of the last token replaces the model's own head.
 type rewardModel struct{}
 
 func (rewardModel) usual() usual { return usual{rate: 1e-4, adapterRate: 1e-3, unit: "pairs"} }
@@ -44,12 +44,12 @@ func (rewardModel) read(j *job, t *data.Tokenizer, o data.TextOptions) (*texts, 
 }
 
 func (rewardModel) prepare(s *student) (loop, error) {
-	if s.head == nil { // else the adapter has it
+	if s.head == nil { // otherwise the adapter has it
 		if err := s.score(s.model.Meta()); err != nil {
 			return nil, err
 		}
 	}
-	spec := s.model.Meta().Root.Spec.(*meta.CausalLMSpec) // as score has checked
+	spec := s.model.Meta().Root.Spec.(*meta.CausalLMSpec) // score has checked the type
 	m := &scored{s.model, s.head, spec.Head + "."}
 	var err error
 	s.leavesRouters("answers are")
@@ -63,20 +63,21 @@ func (rewardModel) prepare(s *student) (loop, error) {
 	return fit(s, c, s.collate())
 }
 
-// scored is a model with a head that scores texts. It has the names of transformers'
+// scored is a model with a head that scores texts. Its parameters have the names of transformers'
 // AutoModelForSequenceClassification.
 type scored struct {
 	*model.Model
 	head *tensor.Parameter // [1 hidden]
-	own  string            // begins the names of the head that it replaces
+	own  string            // prefix of the names of the head that it replaces
 }
 
 const scoreName = "score.weight"
 
-// scoredDir names the temporary folder of a reward model's config in the output folder.
+// scoredDir is the prefix of the temporary folder, in the output folder, with a reward model's
+// config.
 const scoredDir = ".reward-config"
 
-// score makes the head of a reward model with random weights, the same on all ranks.
+// score makes the head of a reward model with random weights, which are the same on all ranks.
 func (s *student) score(m *meta.Model) error {
 	spec, ok := m.Root.Spec.(*meta.CausalLMSpec)
 	if !ok {
@@ -95,7 +96,7 @@ func (s *student) score(m *meta.Model) error {
 	return nil
 }
 
-// Parameters yields those of the model without its head, and the new head.
+// Parameters yields the parameters of the model without its head, and the new head.
 func (m *scored) Parameters() iter.Seq2[string, *tensor.Parameter] {
 	return func(yield func(string, *tensor.Parameter) bool) {
 		for name, p := range m.Model.Parameters() {
@@ -107,7 +108,7 @@ func (m *scored) Parameters() iter.Seq2[string, *tensor.Parameter] {
 	}
 }
 
-// Checkpoint yields the tensors of a checkpoint for sequence classification, with the adapter merged if there is one.
+// Checkpoint yields the tensors of a checkpoint for sequence classification. An adapter is merged.
 func (m *scored) Checkpoint() (iter.Seq[loader.NamedTensor], error) {
 	checkpoint := m.Model.Checkpoint
 	if m.Adapted() {
@@ -133,8 +134,8 @@ func (m *scored) Checkpoint() (iter.Seq[loader.NamedTensor], error) {
 	}, nil
 }
 
-// writeScored writes the config and the tokenizer of a model for sequence classification to a temporary
-// folder, which all checkpoints copy.
+// writeScored writes the config and the tokenizer of a sequence-classification model to a temporary
+// folder, from which all checkpoints copy them.
 func (s *student) writeScored() (string, error) {
 	dir := filepath.Join(s.Output, scoredDir)
 	s.closers = append(s.closers, func() error { return s.acc.OnMainProcess(func() error { return os.RemoveAll(dir) }) })
@@ -165,7 +166,7 @@ func (s *student) writeScored() (string, error) {
 	})
 }
 
-// scoredConfig returns a config.json as one of sequence classification with one label.
+// scoredConfig converts a config.json to one for sequence classification with one label.
 func scoredConfig(b []byte, pad int32) ([]byte, error) {
 	var config map[string]any
 	if err := json.Unmarshal(b, &config); err != nil {
@@ -201,7 +202,7 @@ type switchedScore struct {
 
 func (m *switchedScore) SetTraining(on bool) { m.s.evaluating = !on }
 
-// loss returns the sum over a batch's pairs.
+// loss returns the loss summed over a batch's pairs.
 func (s *scorer) loss(_ context.Context, b data.ComparisonBatch) (loss *tensor.Tensor, err error) {
 	if s.evaluating {
 		s.tape.NoGrad(func() { loss, err = s.losses(b, model.Options{}) })
@@ -216,7 +217,7 @@ func (s *scorer) losses(b data.ComparisonBatch, o model.Options) (*tensor.Tensor
 	if err != nil {
 		return nil, err
 	}
-	last := make([]int, b.Rows) // tokens
+	last := make([]int, b.Rows) // the last token of each row
 	for i, in := range b.Mask {
 		if in != 0 {
 			last[i/b.Columns] = i

@@ -13,14 +13,14 @@ import (
 	"github.com/heftai/heft/train"
 )
 
-// namedReward is one reward of several, whose weighted sum counts.
+// namedReward is one of several rewards. A completion gets their weighted sum.
 type namedReward struct {
 	name   string
 	weight float64
 	reward RewardFunc
 }
 
-// Names of rewards that have none of their own.
+// Names of rewards that have no name of their own.
 const (
 	commandReward  = "command"
 	functionReward = "function"
@@ -43,10 +43,10 @@ func (j *job) rewardWeights() (map[string]float64, error) {
 	return weights, nil
 }
 
-// rewardNames returns the names of the rewards of completions that are generated, in their order.
+// rewardNames returns the names of the rewards of generated completions, in order.
 func (j *job) rewardNames() []string {
 	var names []string
-	all, _ := parseRules(j.RewardRules) // which checkRewards has checked
+	all, _ := parseRules(j.RewardRules) // cannot fail: checkRewards has checked them
 	for _, r := range all {
 		names = append(names, r.name)
 	}
@@ -59,7 +59,7 @@ func (j *job) rewardNames() []string {
 	return append(names, slices.Sorted(maps.Keys(j.RewardFuncs))...)
 }
 
-// checkWeights rejects weights of rewards that there are not, and rewards of one name.
+// checkWeights rejects weights of rewards that do not exist, and rewards with the same name.
 func (j *job) checkWeights(names []string) error {
 	weights, err := j.rewardWeights()
 	if err != nil {
@@ -78,7 +78,7 @@ func (j *job) checkWeights(names []string) error {
 	return nil
 }
 
-// namedRewards returns the rewards of a rank, and how they end.
+// namedRewards returns the rewards of a rank, and a function that ends them.
 func (s *student) namedRewards() (list []namedReward, end func() error, err error) {
 	weights, err := s.rewardWeights()
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *student) namedRewards() (list []namedReward, end func() error, err erro
 	return list, end, nil
 }
 
-// score rewards the completions of a prompt.
+// score computes the rewards of the completions of a prompt.
 func score(ctx context.Context, list []namedReward, prompt RewardPrompt, completions []string) (parts map[string][]float64, err error) {
 	parts = map[string][]float64{}
 	for _, s := range list {
@@ -133,10 +133,10 @@ func score(ctx context.Context, list []namedReward, prompt RewardPrompt, complet
 	return parts, nil
 }
 
-// total returns the weighted sums of rewards, as TRL: a reward of NaN does not count, and neither does a completion of
-// which no reward counts.
+// total returns the weighted sums of rewards, as in TRL. A reward of NaN does not count. A
+// completion without rewards that count gets NaN.
 func total(parts map[string][]float64, weights map[string]float64, completions int) []float64 {
-	names := slices.Sorted(maps.Keys(parts)) // one order, for the same bits
+	names := slices.Sorted(maps.Keys(parts)) // a fixed order, for the same bits
 	sums := make([]float64, completions)
 	for i := range sums {
 		counted := false
@@ -165,7 +165,7 @@ func weightsOf(list []namedReward) map[string]float64 {
 	return weights
 }
 
-// rewardMetrics are the names of the metrics of rewards.
+// rewardMetrics returns the names of the metrics of rewards.
 func rewardMetrics(names []string) (metrics []string) {
 	for _, name := range names {
 		metrics = append(metrics, "rewards/"+name+"/mean", "rewards/"+name+"/std")
@@ -185,7 +185,7 @@ func (g *grouper) measureRewards(ctx context.Context, all []*rollout) error {
 				g.meter.Add("rewards/"+name+"/mean", v, 1)
 			}
 		}
-		if !g.evaluating && g.ranks > 1 { // evaluations may be of another length on each rank
+		if !g.evaluating && g.ranks > 1 { // ranks may have evaluations of different lengths
 			var err error
 			if values, err = train.GatherObject(ctx, g.acc, values); err != nil {
 				return err

@@ -20,11 +20,12 @@ import (
 	"github.com/heftai/heft/train/data"
 )
 
-// roller generates completions with the weights of a student, by the engine that serves, and rewards them.
+// roller generates completions with a student's weights, on the engine that serve uses, and rewards
+// them.
 //
-// With an adapter the engine's model is the base, whose mapping it shares, and takes the adapter of every
-// step from a temporary folder. A model that trains as a whole is written to a temporary folder at every
-// step and opened again.
+// With an adapter, the engine's model is the base, whose memory mapping it shares. It loads the
+// adapter of each step from a temporary folder. A model that trains as a whole is written to a
+// temporary folder at each step and opened again.
 type roller struct {
 	s         *student
 	tokenizer *data.Tokenizer
@@ -32,16 +33,16 @@ type roller struct {
 	dir       string // temporary
 	model     *dispatch.Model
 	engine    *engine.Engine
-	adapter   string // the name of the step's adapter, or ""
-	step      int    // of the weights; -1 before the first
-	evaluated int    // prompts that were evaluated with these weights
+	adapter   string // the name of the current step's adapter, or ""
+	step      int    // the step whose weights are loaded; -1 before the first
+	evaluated int    // prompts evaluated with these weights
 	rewards   []namedReward
 }
 
-// rollDir begins the names of temporary folders in the output folder.
+// rollDir is the prefix of temporary folders in the output folder.
 const rollDir = ".rollout-"
 
-// newRoller starts the engine of an adapter's base, and the reward.
+// newRoller creates a roller with its rewards. With an adapter it starts the engine on the base.
 func (s *student) newRoller() (r *roller, err error) {
 	r = &roller{s: s, step: -1, dir: filepath.Join(s.Output, fmt.Sprintf("%s%d", rollDir, s.acc.ProcessIndex()))}
 	s.closers = append(s.closers, r.close)
@@ -71,7 +72,7 @@ func (s *student) newRoller() (r *roller, err error) {
 // open starts an engine on a model.
 func (r *roller) open(path string) error {
 	s := r.s
-	quantize, _ := meta.ParseQuantize(s.Quantize) // one that check has let through, or none
+	quantize, _ := meta.ParseQuantize(s.Quantize) // the flag has been checked
 	most := min(s.Batch*s.GradientAccumulationSteps*s.NumGenerations, 16)
 	o := dispatch.Options{Threads: s.threads, Precision: dispatch.PrecisionHigh, Lazy: true, Context: s.Sequence, MaxSequences: most,
 		KVTokens: most * s.Sequence, Quantize: quantize}
@@ -80,7 +81,7 @@ func (r *roller) open(path string) error {
 			o.AdapterMemory += 4 * int64(p.Len())
 		}
 	}
-	if s.LoRA != "" { // of two steps, with activations
+	if s.LoRA != "" { // for two steps' adapters, with activations
 		o.AdapterMemory = 4*o.AdapterMemory + 256<<20
 	}
 	var err error
@@ -116,7 +117,7 @@ func (s *student) stops(t *data.Tokenizer) (ids []int32, err error) {
 	return ids, nil
 }
 
-// load gives the engine the student's weights, if a step has changed them.
+// load loads the student's weights into the engine, if a step has changed them.
 func (r *roller) load(step int) error {
 	if r.step == step {
 		return nil
@@ -185,8 +186,8 @@ func (r *roller) close() error {
 	return os.RemoveAll(r.dir)
 }
 
-// generate completes prompts with the weights of a step, and rewards the completions. The same weights,
-// prompts and seed give the same completions.
+// generate completes prompts with the weights of a step, and rewards the completions. It is
+// deterministic in the weights, prompts and seed.
 func (r *roller) generate(ctx context.Context, all []*rollout, step int, evaluating bool) error {
 	if err := r.load(step); err != nil {
 		return err
@@ -256,7 +257,7 @@ func (r *roller) rewarded(ctx context.Context, x *rollout) error {
 	return nil
 }
 
-// mix makes a seed of several numbers.
+// mix hashes numbers to a seed.
 func mix(numbers ...uint64) uint64 {
 	h := uint64(0)
 	for _, n := range numbers {

@@ -10,26 +10,26 @@ import (
 	"strings"
 )
 
-// rules is the sum of the rules of --reward.
+// rules are the rules of --reward. A completion gets the sum of their rewards.
 type rules []rule
 
-// rule rewards a completion with weight if it holds.
+// rule gives a completion its weight as a reward if it holds.
 type rule struct {
 	weight float64
 	text   string // as the user wrote it
 	name   string // without the weight
-	field  string // of the record; "" for none
+	field  string // a key of the record; "" for none
 	holds  func(completion, field string) bool
 }
 
-// ruleKinds are the rules that compare with a field.
+// ruleKinds are the rules that compare with a field of the record.
 var ruleKinds = map[string]func(completion, field string) bool{
 	"equals":   func(c, field string) bool { return strings.TrimSpace(c) == strings.TrimSpace(field) },
 	"contains": strings.Contains,
 	"number":   sameNumber,
 }
 
-// parseRules reads rules: [WEIGHT*]equals=FIELD, contains=FIELD, number=FIELD or regex=PATTERN.
+// parseRules parses rules: [WEIGHT*]equals=FIELD, contains=FIELD, number=FIELD or regex=PATTERN.
 func parseRules(texts []string) (rules, error) {
 	var all rules
 	for _, text := range texts {
@@ -62,7 +62,7 @@ func parseRules(texts []string) (rules, error) {
 	return all, nil
 }
 
-// reward sums the weights of the rules that hold.
+// reward returns the sum of the weights of the rules that hold, for each completion.
 func (rs rules) reward(_ context.Context, prompt RewardPrompt, completions []string) ([]float64, error) {
 	rewards := make([]float64, len(completions))
 	fields, err := rs.fields(prompt.Record)
@@ -79,8 +79,8 @@ func (rs rules) reward(_ context.Context, prompt RewardPrompt, completions []str
 	return rewards, nil
 }
 
-// fields returns the texts that the rules compare with, "" for a rule that has none. It fails if the record has no such
-// field.
+// fields returns the texts that the rules compare with, and "" for rules without a field. It
+// returns an error if the record lacks a field.
 func (rs rules) fields(record json.RawMessage) ([]string, error) {
 	var values map[string]any
 	if err := json.Unmarshal(record, &values); err != nil {
@@ -99,7 +99,7 @@ func (rs rules) fields(record json.RawMessage) ([]string, error) {
 	return texts, nil
 }
 
-// fieldText returns a field of a record that is a text, a number or a bool.
+// fieldText returns a field of a record as text. The field must be a string, a number or a bool.
 func fieldText(record map[string]any, name string) (string, error) {
 	switch v := record[name].(type) {
 	case string:
@@ -112,7 +112,7 @@ func fieldText(record map[string]any, name string) (string, error) {
 	return "", fmt.Errorf("field %q of the record is an object or a list, want a text or a number", name)
 }
 
-// lastNumber matches numbers with separators of thousands.
+// lastNumber matches numbers, with optional thousands separators.
 var lastNumber = regexp.MustCompile(`-?\d[\d,]*(?:\.\d+)?`)
 
 // sameNumber reports whether the last numbers of two texts are equal.

@@ -24,15 +24,15 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// Run fine-tunes a model on files of records and writes the result to o.Output, as train run does.
-// The model is a folder with config.json, tokenizer.json and safetensors, or a GGUF file. The files
+// Run fine-tunes a model on data files and writes the result to o.Output, as train run does. The
+// model is a folder with config.json, tokenizer.json and safetensors, or a GGUF file. The files
 // are JSONL, CSV or Parquet of texts, prompts, messages or comparisons.
 //
-// Run resumes from the last checkpoint in o.Output unless o.Resume says otherwise. Under the
-// variables of a launcher (see train.FromEnvironment) this process is one rank of several; else Run starts
-// o.NumProcesses ranks. Wrong options are a [UsageError]. When ctx ends, Run returns its error without
-// a new checkpoint; o.Interrupt ends a run with one. Several runs may share a process if their
-// outputs differ.
+// Run resumes from the last checkpoint in o.Output unless o.Resume says otherwise. If a launcher
+// has set its variables (see train.FromEnvironment), this process is one rank of several; otherwise
+// Run starts o.NumProcesses ranks. It returns a [UsageError] for invalid options. If ctx ends, Run
+// returns its error and writes no new checkpoint; o.Interrupt ends a run with a checkpoint. Several
+// runs may share a process if their outputs differ.
 func Run(ctx context.Context, model string, files []string, o Options) (Result, error) {
 	j, err := newJob(model, files, o)
 	if err != nil {
@@ -50,7 +50,7 @@ func Run(ctx context.Context, model string, files []string, o Options) (Result, 
 	return j.result, err
 }
 
-// Result is what a run did.
+// Result describes a finished run.
 type Result struct {
 	Output  string   `json:"output"`
 	Steps   int      `json:"steps"`
@@ -58,36 +58,36 @@ type Result struct {
 	Loss    *float64 `json:"train_loss"` // over this process's steps; nil if there were none
 	// Metrics are those of the last evaluation; with LoadBest, those of the evaluation whose weights are written.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
-	// Diverged says that the loss of the last step was not finite: the weights are of no use.
+	// Diverged reports that the loss of the last step was not finite, so the weights are unusable.
 	Diverged bool `json:"diverged,omitempty"`
 	Stopped  bool `json:"stopped"` // by Options.Interrupt
-	// DiskBytes is what this process read of weights, gradients and optimizer state that do not fit into
-	// MaxMemory.
+	// DiskBytes is the number of bytes that this process read of weights, gradients and optimizer
+	// state that do not fit into MaxMemory.
 	DiskBytes int64 `json:"disk_bytes,omitempty"`
-	// Rank is this process's. The other fields, apart from Stopped, are set on rank 0 alone.
+	// Rank is this process's rank. The other fields, apart from Stopped, are set on rank 0 only.
 	Rank int `json:"-"`
 }
 
 var errInterrupted = errors.New("interrupted")
 
-// job is a run with its options checked.
+// job is a run with checked options.
 type job struct {
 	*Options
 	model   string // folder or GGUF file
 	files   []string
 	ranks   int
-	here    int   // ranks that share this process's or this machine's memory and processors
+	here    int   // ranks that share the memory and processors of this process or machine
 	process bool  // this process is one of the ranks
-	threads int   // of one rank
-	memory  int64 // of --max-memory, 0 for none
+	threads int   // per rank
+	memory  int64 // bytes of --max-memory, 0 for no limit
 	log     *slog.Logger
-	vocab   int // ids that the model has, or 0 if that is not known
+	vocab   int // the model's vocabulary size, or 0 if unknown
 	data    *texts
-	useless []string       // files of which there is nothing to learn, and why
-	words   string         // see tokenizerDigest
-	caches  []func() error // that close files of samples
-	rewards []string       // of grpo, by name
-	result  Result         // of rank 0
+	useless []string       // files without anything to learn, and why
+	words   string         // cached result of tokenizerDigest
+	caches  []func() error // close files of samples
+	rewards []string       // names of grpo's rewards
+	result  Result         // on rank 0
 	space   func(dir string) (all, free int64, err error)
 }
 
@@ -145,9 +145,9 @@ func (j *job) runHere(ctx context.Context) error {
 	return train.Launch(ctx, j.ranks, j.rank)
 }
 
-// start makes this process read weights the way that is fastest on this processor, as serve does, and
-// says that training starts. The first program on a machine measures that in about 30 ms; later ones
-// read the file in the user's cache folder. No result depends on it.
+// start chooses the fastest way to read weights on this processor, as serve does, and reports that
+// training starts. The first program on a machine measures that in about 30 ms; later ones read the
+// file in the user's cache folder. Results do not depend on it.
 func (j *job) start(ctx context.Context, threads int) {
 	(&tune.Store{Folder: tune.DefaultFolder()}).Ensure(ctx, tune.Options{Threads: threads})
 	if j.Started != nil {
@@ -177,11 +177,11 @@ func (j *job) open() (unlock func(), err error) {
 	return unlock, nil
 }
 
-// Check returns the [UsageError] of options and files that do not fit together. Run calls it first.
-// It reads no model and no data.
+// Check returns a [UsageError] if options or files are invalid or do not fit together. It reads no
+// model and no data. Run calls it first.
 func (o Options) Check(files []string) error { return (&job{Options: &o, files: files}).check() }
 
-// check validates the values of flags.
+// check validates the options.
 func (c *job) check() error {
 	if err := c.checkNames(); err != nil {
 		return err
@@ -237,13 +237,13 @@ func (c *job) check() error {
 	return c.checkSchedule()
 }
 
-// scheduleOptions returns the options of --lr-scheduler-kwargs, which checkSchedule has checked.
+// scheduleOptions returns the options of --lr-scheduler-kwargs, which checkSchedule has validated.
 func (c *job) scheduleOptions() (options map[string]any) {
 	_ = json.Unmarshal([]byte(c.LRSchedulerKwargs), &options)
 	return options
 }
 
-// checkSchedule rejects names and options of schedules that do not exist, before data is read.
+// checkSchedule rejects unknown schedules and options, before the data is read.
 func (c *job) checkSchedule() error {
 	var options map[string]any
 	if c.LRSchedulerKwargs != "" {
@@ -266,11 +266,11 @@ func (c *job) checkSchedule() error {
 	return nil
 }
 
-// lockFile is locked in the output folder while a run writes to it.
+// lockFile is the file in the output folder that a run locks while it writes there.
 const lockFile = ".heft-train.lock"
 
-// lock makes the output folder and takes its lock, so that no other run writes to it. A run that
-// was killed leaves no lock. Without locks in the file system it warns and continues.
+// lock creates the output folder and locks it, so that no other run writes to it. The lock of a
+// killed run is released. If the file system has no locks, lock warns and continues.
 func (j *job) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(j.Output, 0o777); err != nil {
 		return nil, fmt.Errorf("--output %s: %w", j.Output, err)
@@ -293,8 +293,8 @@ func (j *job) lock() (unlock func(), err error) {
 	}, nil
 }
 
-// begin checks that checkpoints in the output folder belong to the same run, and removes what
-// killed runs left.
+// begin checks that the checkpoints in the output folder belong to this run, and removes temporary
+// files of killed runs.
 func (j *job) begin() error {
 	from, err := os.Stat(j.model)
 	if err != nil {
@@ -308,7 +308,7 @@ func (j *job) begin() error {
 		return misusef("--output is the folder of the model: use another folder")
 	}
 	atomicfile.RemoveStale(j.Output)
-	stale := []string{".checkpoint-*.tmp", ".checkpoint-*.gone", rollDir + "*", scoredDir} // of a process that died
+	stale := []string{".checkpoint-*.tmp", ".checkpoint-*.gone", rollDir + "*", scoredDir} // left by a killed process
 	if j.Resume == "never" {
 		stale = append(stale, "checkpoint-*")
 	}
@@ -322,7 +322,7 @@ func (j *job) begin() error {
 	return j.settle(len(checkpoints) > 0 && j.Resume == "auto")
 }
 
-// removeAll removes what in dir matches any pattern.
+// removeAll removes everything in dir that matches a pattern.
 func removeAll(dir string, patterns []string) error {
 	for _, p := range patterns {
 		names, err := filepath.Glob(filepath.Join(dir, p))

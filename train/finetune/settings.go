@@ -16,10 +16,11 @@ import (
 	"github.com/heftai/heft/train"
 )
 
-// runFile names the file in the output folder with the settings of the run.
+// runFile is the file in the output folder with the settings of the run.
 const runFile = "train_run.json"
 
-// settings decide the weights of a run. A run resumes only with the same settings.
+// settings are the options that determine the weights of a run. A run can resume only with the same
+// settings.
 type settings struct {
 	Model          string    `json:"model"`
 	Data           []string  `json:"data_sha256"`
@@ -55,7 +56,7 @@ type settings struct {
 	Quantize       string    `json:"quantize,omitempty"`
 	Freeze         []string  `json:"freeze,omitempty"`
 	NEFTune        float64   `json:"neftune_noise_alpha,omitempty"`
-	// More are options with a tag "setting" that have other values than their defaults.
+	// More has the options with a tag "setting" whose values differ from their defaults.
 	More map[string]any `json:"more,omitempty"`
 }
 
@@ -92,7 +93,8 @@ func (j *job) settings() (settings, error) {
 	return s, nil
 }
 
-// more returns the options with a tag "setting" whose values are not their defaults, as JSON has them.
+// more returns the options with a tag "setting" whose values differ from their defaults, as JSON
+// decodes them.
 func (j *job) more() map[string]any {
 	all, usual := map[string]any{}, reflect.ValueOf(Defaults())
 	for field, v := range reflect.ValueOf(j.Options).Elem().Fields() {
@@ -188,7 +190,7 @@ func (s *student) tracked() map[string]any {
 	all["model"] = filepath.Base(s.job.model)
 	for name, v := range all {
 		switch v.(type) {
-		case []any, map[string]any: // which trackers do not know
+		case []any, map[string]any: // types that trackers do not support
 			if b, err := json.Marshal(v); err == nil {
 				all[name] = string(b)
 			}

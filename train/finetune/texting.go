@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// texting learns texts and answers, token by token.
+// texting learns the tokens of texts and answers.
 type texting struct{}
 
 func (texting) check(j *job) error {
@@ -23,7 +23,8 @@ func (texting) usual() usual { return usual{rate: 5e-5, adapterRate: 2e-4, unit:
 
 func (texting) metrics(*job) []string { return append([]string{"perplexity"}, tokenMetrics...) }
 
-// tokenMetrics are the values that texting measures of the distributions of tokens, as TRL's SFTTrainer does.
+// tokenMetrics are the metrics of the token distributions that texting measures, as TRL's
+// SFTTrainer does.
 var tokenMetrics = []string{"entropy", "mean_token_accuracy"}
 
 func (texting) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
@@ -42,14 +43,14 @@ func (texting) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*tex
 	return textsOf(s, func(s data.Sequence) (length, tokens int) { return len(s.IDs), learned(s.Labels) })
 }
 
-// cut returns what a sequence has within --sequence.
+// cut returns the beginning of a sequence that fits within --sequence.
 func (j *job) cut(s data.Sequence) data.Sequence {
 	n := min(len(s.IDs), j.Sequence)
 	s.IDs, s.Labels = s.IDs[:n], s.Labels[:n]
 	return s
 }
 
-// pack joins sequences into full ones.
+// pack joins sequences into sequences of full length.
 func (j *job) pack(all made[data.Sequence]) (made[data.Sequence], error) {
 	key := ""
 	if all.key != "" {
@@ -79,7 +80,7 @@ func (texting) prepare(s *student) (loop, error) {
 	return fit(s, c, data.PadTokens(data.Padding{ID: s.data.pad}))
 }
 
-// tokens counts those of a batch that are not padding.
+// tokens counts the tokens of a batch that are not padding.
 func tokens(b data.TokenBatch) int {
 	n := 0
 	for _, in := range b.Mask {
@@ -96,7 +97,7 @@ type reader struct {
 	meter *train.Meter
 }
 
-// loss returns the sum over a batch's labels.
+// loss returns the loss summed over a batch's labels.
 func (r *reader) loss(ctx context.Context, b data.TokenBatch) (*tensor.Tensor, error) {
 	losses, err := r.losses(ctx, []data.TokenBatch{b})
 	if err != nil {
@@ -105,8 +106,9 @@ func (r *reader) loss(ctx context.Context, b data.TokenBatch) (*tensor.Tensor, e
 	return losses[0], nil
 }
 
-// losses returns the sum over the labels of each batch that can be computed with the first one. The routers' loss is a mean, so
-// it is multiplied by the number of labels.
+// losses returns the loss, summed over its labels, of each of the batches that can be computed
+// together with the first one. The routers' loss is a mean, so it is multiplied by the number of
+// labels.
 func (r *reader) losses(_ context.Context, batches []data.TokenBatch) ([]*tensor.Tensor, error) {
 	batches = batches[:r.together(len(batches))]
 	of, options, values := make([]model.Batch, len(batches)), make([]model.Options, len(batches)), make([]measured, len(batches))
@@ -130,13 +132,13 @@ func (r *reader) losses(_ context.Context, batches []data.TokenBatch) ([]*tensor
 	return losses, nil
 }
 
-// measured are values of the labels of a batch.
+// measured holds statistics of the labels of a batch.
 type measured struct {
 	entropies []float32
 	tops      []bool
 }
 
-// measuring returns options with which a loss is the sum over labels, and measures them.
+// measuring returns options that sum the loss over labels and record the statistics in m.
 func (r *reader) measuring(m *measured, o model.Options) model.Options {
 	o.CrossEntropyOptions = tensor.CrossEntropyOptions{Reduction: tensor.Sum, Smoothing: r.LabelSmoothing}
 	o.Entropies, o.Top = &m.entropies, &m.tops
@@ -163,7 +165,7 @@ func (s *student) noise() *model.Noise {
 	return &model.Noise{Alpha: s.NeftuneNoiseAlpha, Uniform: s.acc.Generator().Uniform}
 }
 
-// evaluate measures each sequence.
+// evaluate measures each sequence of a batch.
 func (r *reader) evaluate(_ context.Context, b data.TokenBatch) (train.Evaluation, error) {
 	e := train.Evaluation{Sums: map[string][]float64{}}
 	r.model.SetAuxiliary(0)
