@@ -19,7 +19,7 @@ type accessFlags struct {
 	LogFormat   string  `name:"log-format" help:"Write the log in this format (default ${default})." enum:"text,json" default:"text" placeholder:"text|json"`
 }
 
-// plainKeys are the keys of --api-key.
+// plainKeys returns the keys of --api-key.
 func (f *accessFlags) plainKeys() []string {
 	if f.APIKey == nil {
 		return nil
@@ -27,7 +27,7 @@ func (f *accessFlags) plainKeys() []string {
 	return split(*f.APIKey)
 }
 
-// access returns what the flags allow. The name in --host is always allowed.
+// access returns the clients that the flags allow. The name in --host is always allowed.
 func (f *accessFlags) access(host string) api.Access {
 	a := api.Access{Origins: split(f.CORSOrigin), Hosts: split(f.AllowedHost)}
 	if _, err := netip.ParseAddr(host); err != nil && host != "" {
@@ -36,7 +36,7 @@ func (f *accessFlags) access(host string) api.Access {
 	return a
 }
 
-// check refuses values that have no meaning.
+// check rejects invalid values.
 func (f *accessFlags) check() error {
 	if f.APIKey != nil && *f.APIKey != "" && len(f.plainKeys()) == 0 {
 		return cmdline.Misusef("--api-key %q holds no key", *f.APIKey)
@@ -51,14 +51,14 @@ func (f *accessFlags) check() error {
 	return nil
 }
 
-// warn says that an empty key is no key: a script whose variable was not set expects one.
+// warn warns that an empty key means no key. A script whose variable was not set expects one.
 func (f *accessFlags) warn() {
 	if f.APIKey != nil && *f.APIKey == "" {
 		slog.Warn("--api-key is empty: the server asks for no key")
 	}
 }
 
-// handler is the log to out.
+// handler returns the handler that writes the log to out.
 func (f *accessFlags) handler(level slog.Level, out io.Writer) slog.Handler {
 	options := &slog.HandlerOptions{Level: level}
 	if f.LogFormat == "json" {
@@ -67,7 +67,7 @@ func (f *accessFlags) handler(level slog.Level, out io.Writer) slog.Handler {
 	return slog.NewTextHandler(out, options)
 }
 
-// split returns the entries of a list with commas, without empty ones.
+// split splits a list at commas and drops empty entries.
 func split(list string) []string {
 	var out []string
 	for e := range strings.SplitSeq(list, ",") {

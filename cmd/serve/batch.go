@@ -32,7 +32,7 @@ type batchCmd struct {
 	adapterFlags
 }
 
-// paths returns the files of answers and of failed lines.
+// paths returns the output files for answers and for failed lines.
 func (c *batchCmd) paths() (out, failed string, err error) {
 	if out = c.Output; out == "" {
 		out = strings.TrimSuffix(c.File, ".jsonl") + ".results.jsonl"
@@ -50,7 +50,7 @@ func (c *batchCmd) paths() (out, failed string, err error) {
 	return out, failed, nil
 }
 
-// same reports whether two paths name one file.
+// same reports whether two paths name the same file.
 func same(a, b string) bool {
 	if filepath.Clean(a) == filepath.Clean(b) {
 		return true
@@ -63,7 +63,8 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// Run answers the lines that have no answer yet. After a signal, the same command continues.
+// Run answers the lines that have no answer yet. After a signal, running the same command again
+// continues.
 func (c *batchCmd) Run(ctx context.Context, k *kong.Context, stderr cmdline.Diagnostics) error {
 	out, failed, err := c.paths()
 	if err != nil {
@@ -95,12 +96,12 @@ func (c *batchCmd) Run(ctx context.Context, k *kong.Context, stderr cmdline.Diag
 	return c.answer(ctx, job, stderr)
 }
 
-// stoppedBy is the cause of a context that a signal has ended.
+// stoppedBy is the cause of a context that a signal has cancelled.
 type stoppedBy struct{ signal syscall.Signal }
 
 func (s stoppedBy) Error() string { return "stopped by a signal" }
 
-// answer runs a job until its end or a signal, and says how it ended.
+// answer runs a job until its end or a signal, and reports how it ended.
 func (c *batchCmd) answer(ctx context.Context, job batches.Job, stderr io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -138,7 +139,8 @@ func counted(c batches.Counts) string {
 	return text
 }
 
-// batchView shows progress: on a terminal in a line of its own, else a line every 10 seconds.
+// batchView shows progress: on a terminal in a line of its own, elsewhere with a line every 10
+// seconds.
 type batchView struct {
 	out      io.Writer
 	terminal bool
@@ -150,7 +152,7 @@ func newBatchView(out cmdline.Diagnostics) *batchView {
 	return &batchView{out: out, terminal: ok && repl.IsTerminal(f), last: time.Now()}
 }
 
-// tell shows c, but for the end, which the command tells.
+// tell shows c, except at the end, which the command reports.
 func (v *batchView) tell(c batches.Counts) {
 	period := 10 * time.Second
 	if v.terminal {

@@ -30,7 +30,7 @@ type benchCmd struct {
 	JSON         bool   `name:"json" help:"Print one JSON object."`
 }
 
-// Run measures one model: each prompt alone, then all sequences as they decode together.
+// Run measures one model: each prompt alone, then all sequences decoding together.
 func (c *benchCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if err := c.check(); err != nil {
 		return err
@@ -123,14 +123,15 @@ func (c *benchCmd) load(adapters []dispatch.Adapter) (*dispatch.Model, *loader.C
 			}
 		}
 	}
-	_ = checkpoint.Close() // the error tells more
+	_ = checkpoint.Close() // the first error is more useful
 	if refused(err) {
 		err = cmdline.Misuse(err)
 	}
 	return nil, nil, err
 }
 
-// measure loads the weights and runs a pass, then measures between two looks at the roofs.
+// measure loads the weights and runs a pass, then measures between two measurements of the
+// machine's rates.
 func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *loader.Checkpoint, adapters []dispatch.Adapter) (*benchResult, error) {
 	weights, err := dispatch.BytesPerToken(m.Skeleton(), loadedAs(m.LoadedAs(), ""))
 	if err != nil {
@@ -174,7 +175,7 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 	return r, err
 }
 
-// alone measures the base without its adapters, for their cost to be seen.
+// alone measures the base without its adapters, to show their cost.
 func (c *benchCmd) alone(ctx context.Context, m *dispatch.Model, r *benchResult, adapters []dispatch.Adapter) error {
 	if len(adapters) == 0 {
 		return nil
@@ -190,7 +191,7 @@ func (c *benchCmd) alone(ctx context.Context, m *dispatch.Model, r *benchResult,
 	return nil
 }
 
-// generate computes the prompts and generates behind them.
+// generate computes the prompts and generates tokens after them.
 func (c *benchCmd) generate(ctx context.Context, m *dispatch.Model, r *benchResult) error {
 	rows, err := c.prompts(ctx, m, r)
 	for i := range rows {
@@ -209,7 +210,7 @@ func (c *benchCmd) name() string {
 	return "demo"
 }
 
-// warm reads the cpu tier, fills the cache of experts and runs one pass.
+// warm reads the cpu tier into memory, fills the cache of experts and runs one pass.
 func (c *benchCmd) warm(ctx context.Context, m *dispatch.Model) error {
 	<-m.TuneReads(ctx, measurementsDir(c.CacheDir))
 	m.Warm(ctx)
@@ -230,7 +231,7 @@ func (c *benchCmd) warm(ctx context.Context, m *dispatch.Model) error {
 	}
 }
 
-// roof measures the machine with the model's threads and kernels.
+// roof measures the machine's rates with the model's threads and kernels.
 func (c *benchCmd) roof(ctx context.Context, r *benchResult, checkpoint *loader.Checkpoint) error {
 	if c.NoProbe {
 		return nil
@@ -246,7 +247,7 @@ func (c *benchCmd) roof(ctx context.Context, r *benchResult, checkpoint *loader.
 	return err
 }
 
-// prompts computes a random prompt for each sequence, and the rows that follow them.
+// prompts computes a random prompt for each sequence, and returns the rows of the next pass.
 func (c *benchCmd) prompts(ctx context.Context, m *dispatch.Model, r *benchResult) ([]dispatch.BatchRow, error) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	rows := make([]dispatch.BatchRow, c.Batch)
@@ -295,9 +296,9 @@ func prefill(ctx context.Context, m *dispatch.Model, s *dispatch.Sequence, promp
 	return nil
 }
 
-// settling is the number of tokens after which the cache of routed experts is measured. A cache that fills
-// reads more than one that is full, and plans predict a full one: they replay a routing without its first
-// quarter.
+// settling is the number of tokens after which the cache of routed experts is measured. A cache
+// that still fills reads more than a full one. Plans predict a full cache: they replay a routing
+// without its first quarter.
 func (c *benchCmd) settling(plan devicemap.Plan) int {
 	if plan.ExpertCacheBytes == 0 {
 		return 0
@@ -305,8 +306,8 @@ func (c *benchCmd) settling(plan devicemap.Plan) int {
 	return (c.DecodeTokens + 2) / 3
 }
 
-// settle generates tokens that are not measured until the cache of experts is filled, as far as the
-// context has room for them.
+// settle generates unmeasured tokens until the cache of experts is full, or the context has no more
+// room.
 func (c *benchCmd) settle(ctx context.Context, m *dispatch.Model, s *stepper, r *benchResult) error {
 	n := min(c.settling(m.Plan()), m.Context()-c.PromptTokens-c.DecodeTokens-1)
 	if n <= 0 {
@@ -322,9 +323,9 @@ func (c *benchCmd) settle(ctx context.Context, m *dispatch.Model, s *stepper, r 
 	return nil
 }
 
-// decode generates random tokens, which cost as much as others. With --trace the model chooses
+// decode generates random tokens, which cost as much as any others. With --trace the model chooses
 // them, so that the routing is that of text. If the context has room for one more token, the first
-// one is not measured: it allocates memory that later ones use.
+// one is not measured, because it allocates memory that later ones reuse.
 func (c *benchCmd) decode(ctx context.Context, m *dispatch.Model, rows []dispatch.BatchRow, r *benchResult) error {
 	s := stepper{batch: &dispatch.Batch{Rows: rows}, rng: rand.New(rand.NewPCG(2, 2)), vocab: m.Vocab(), choose: c.Trace != ""}
 	begin := time.Now()

@@ -9,19 +9,19 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// promotion is how fast sequences decode while the cpu tier moves from the checkpoint's mapping
-// to memory of our own, in tokens a second of all sequences.
+// promotion is the decoding speed while the cpu tier moves from the checkpoint's mapping to
+// allocated memory, in tokens per second of all sequences.
 type promotion struct {
 	Before  *float64 `json:"before_tokens_per_second"`
-	During  *float64 `json:"during_tokens_per_second"` // null where it was over before a token
+	During  *float64 `json:"during_tokens_per_second"` // null if it ended before the first token
 	After   *float64 `json:"after_tokens_per_second"`
-	Seconds float64  `json:"seconds"` // time that it took while tokens were decoded
+	Seconds float64  `json:"seconds"` // its duration while tokens were decoded
 }
 
-// beforeTokens are generated before promotion begins.
+// beforeTokens is the number of tokens generated before promotion begins.
 const beforeTokens = 8
 
-// promote promotes the cpu tier where that is to be measured, and decodes meanwhile.
+// promote promotes the cpu tier, if that is to be measured, and decodes meanwhile.
 func (c *benchCmd) promote(ctx context.Context, m *dispatch.Model, r *benchResult) error {
 	if c.Weights == "mapped" {
 		return nil
@@ -84,7 +84,7 @@ func awaitPromotion(ctx context.Context, m *dispatch.Model) error {
 }
 
 // promptRoofs returns the kinds of products that the kernels of a variant may use for prompts, with
-// weights of bits bits or converted to quantize. The fastest of them is the limit.
+// weights of the given bits or converted to quantize. The fastest of them is the limit.
 func promptRoofs(variant, quantize string, bits int) []string {
 	roofs := []string{"fma"}
 	switch {
@@ -104,9 +104,9 @@ func promptRoofs(variant, quantize string, bits int) []string {
 	return roofs
 }
 
-// promptOperations are the multiplications and additions of matrices with n tokens of a prompt:
-// two for each weight and token, but the head's are for one token. The second result is the
-// bits of a stored weight.
+// promptOperations counts the multiplications and additions of matrix products for a prompt of n
+// tokens: two per weight and token, but the head processes one token only. The second result is the
+// number of bits of a stored weight.
 func promptOperations(skeleton *meta.Model, n int) (operations float64, bits int) {
 	bytes, err := dispatch.BytesPerToken(skeleton, "")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// benchResult is printed by serve bench --json. Bytes and allocations per token are those of one
-// pass, which makes a token of each sequence of the batch. null means not measured.
+// benchResult is the output of serve bench --json. Bytes and allocations per token are for one
+// pass, which generates a token for each sequence of the batch. null means not measured.
 type benchResult struct {
 	Model        string `json:"model"`
 	PromptTokens int    `json:"prompt_tokens"`
@@ -25,8 +25,8 @@ type benchResult struct {
 	Batch        int    `json:"batch"`
 	Threads      int    `json:"threads"`
 	Variant      string `json:"variant"` // of the kernels
-	// Weights is how the cpu tier is used: "mapped", in place; "streamed" where all weights
-	// are on the disk tier.
+	// Weights is how the cpu tier is used: "mapped" if in place, "streamed" if all weights are on
+	// the disk tier.
 	Weights     string   `json:"weights"`
 	Quantize    string   `json:"quantize"`     // the format that weights were converted to, or "none"
 	Compress    string   `json:"compress"`     // exact if weights were coded, else none
@@ -45,14 +45,14 @@ type benchResult struct {
 	MemoryReadBytesPerSecond *float64 `json:"memory_read_bytes_per_second"`
 	DecodeRoofShare          *float64 `json:"decode_roof_share"`
 
-	// PromptOperationsPerSecond counts the operations of matrix products with a prompt. PromptRoof
-	// is the fastest kind of product that these kernels may use, and PromptRoofShare the share of
-	// its rate.
+	// PromptOperationsPerSecond counts the operations of matrix products for a prompt. PromptRoof
+	// is the fastest kind of product that these kernels may use. PromptRoofShare is the achieved
+	// share of its rate.
 	PromptOperationsPerSecond *float64 `json:"prompt_operations_per_second"`
 	PromptRoof                string   `json:"prompt_roof"`
 	PromptRoofShare           *float64 `json:"prompt_roof_share"`
 
-	// Promotion is null where weights were not promoted, or not as they are stored.
+	// Promotion is null if weights were not promoted, or not in their stored form.
 	Promotion *promotion `json:"promotion"`
 
 	DiskBytesPerToken       *float64 `json:"disk_bytes_per_token"`
@@ -61,40 +61,42 @@ type benchResult struct {
 	StallSeconds            *float64 `json:"stall_seconds"` // that decoding waited for the disk
 
 	// Predicted is the speed that the plan predicts for this run with the mean of the rates in
-	// Roofs: one pass for all sequences, with the cpu tier in memory. Measured has the same numbers
-	// as measured. Predicted is null with --no-probe, and on devices of unknown speed.
+	// Roofs: one pass for all sequences, with the cpu tier in memory. Measured has the measured
+	// values of the same quantities. Predicted is null with --no-probe, and on devices of unknown
+	// speed.
 	Predicted *benchSpeed `json:"predicted"`
 	Measured  benchSpeed  `json:"measured"`
-	// PredictedShare is each number of Predicted divided by that of Measured.
+	// PredictedShare is each number of Predicted divided by the measured one.
 	PredictedShare *benchSpeed `json:"predicted_by_measured"`
-	// Settling are the tokens before the measured ones, while the cache of routed experts fills. null for
-	// none.
+	// Settling describes the tokens before the measured ones, while the cache of routed experts
+	// fills. It is null if there are none.
 	Settling *settling `json:"settling"`
-	// PromptDiskBytes is the number of bytes that the first prompt read from the disk, with those
-	// that were read ahead for the next pass.
+	// PromptDiskBytes is the number of bytes that the first prompt read from disk, including those
+	// read ahead for the next pass.
 	PromptDiskBytes *float64 `json:"prompt_disk_bytes"`
 
 	Tiers map[devicemap.Device]dispatch.TierStatus `json:"tiers"` // while decoding
 	Reads benchReads                               `json:"reads"` // from the disk tier, while decoding
-	// Experts are the requests for routed experts of the disk tier while decoding; nil for none.
+	// Experts counts the requests for routed experts of the disk tier while decoding. It is nil if
+	// there are none.
 	Experts *expertCounts `json:"experts,omitempty"`
 
-	// Replay are the hits of a replay of the recorded routing, without its first quarter, by policy; nil
-	// without --trace.
+	// Replay has the hits of a replay of the recorded routing, without its first quarter, by
+	// policy. It is nil without --trace.
 	Replay *dispatch.RoutingHits `json:"replay,omitempty"`
 
 	AllocationsPerToken *float64 `json:"allocations_per_token"`
 
-	// Adapters are those that the sequences have in turn, and Base the rates without them.
+	// Adapters are assigned to the sequences in turn. Base has the rates without them.
 	Adapters []string   `json:"adapters,omitempty"`
 	Base     *baseRates `json:"base,omitempty"`
 
-	// Roofs are the machine's rates before and after, of which those above are means.
+	// Roofs are the machine's rates before and after the run. The shares use their means.
 	Roofs  []*probe.Rates     `json:"roofs"`
-	Ratios map[string]float64 `json:"ratios,omitempty"` // to those of --compare
+	Ratios map[string]float64 `json:"ratios,omitempty"` // to the numbers of --compare
 }
 
-// benchSpeed is how fast a run is, and the memory that it takes.
+// benchSpeed is the speed of a run and its memory.
 type benchSpeed struct {
 	FirstTokenSeconds *float64 `json:"first_token_seconds"`
 	TokensPerSecond   *float64 `json:"tokens_per_second"`
@@ -108,7 +110,8 @@ type settling struct {
 	DiskBytesPerToken float64 `json:"disk_bytes_per_token"`
 }
 
-// by returns s divided by other, number by number; nil where one is unknown or other's is 0.
+// by returns s divided by other, number by number. A quotient is nil if either is unknown or the
+// divisor is 0.
 func (s *benchSpeed) by(other *benchSpeed) *benchSpeed {
 	ratio := func(a, b *float64) *float64 {
 		if a == nil || b == nil || *b == 0 {
@@ -158,12 +161,13 @@ func (r *benchResult) expect(m *dispatch.Model) {
 	}
 }
 
-// computed is the mean rate of products with weights of a format and tokens that are rounded or not.
+// computed returns the mean rate of products with weights of a format and tokens that are rounded
+// or not.
 func (r *benchResult) computed(format string, rounded bool) *float64 {
 	return r.roof(func(p *probe.Rates) float64 { return p.ComputeFor(format, rounded) })
 }
 
-// roof is the mean of a number that was measured before and after, nil if it was not.
+// roof returns the mean of a number measured before and after, or nil if it was not measured.
 func (r *benchResult) roof(of func(*probe.Rates) float64) *float64 {
 	var list []float64
 	for _, roof := range r.Roofs {
@@ -174,7 +178,7 @@ func (r *benchResult) roof(of func(*probe.Rates) float64) *float64 {
 	return mean(list)
 }
 
-// byTokens are the mean rates of products by their tokens, as those of computed.
+// byTokens returns the mean rates of products by their number of tokens, selected as in computed.
 func (r *benchResult) byTokens(format string, rounded bool) (speeds []dispatch.ProductSpeed) {
 	if len(r.Roofs) == 0 {
 		return nil
@@ -191,7 +195,7 @@ func (r *benchResult) byTokens(format string, rounded bool) (speeds []dispatch.P
 	return speeds
 }
 
-// against says how a measured number compares with its prediction.
+// against prints how a measured number compares with its prediction.
 func (r *benchResult) against(out cmdline.Output, name string, of func(*benchSpeed) *float64, scale float64, unit string) {
 	if r.PredictedShare == nil || of(r.PredictedShare) == nil {
 		return
@@ -200,7 +204,7 @@ func (r *benchResult) against(out cmdline.Output, name string, of func(*benchSpe
 		*of(r.PredictedShare))
 }
 
-// benchReads are the direct reads of a measurement.
+// benchReads describes the direct reads of a measurement.
 type benchReads struct {
 	Count          int64    `json:"count"`
 	Retries        int64    `json:"retries"`
@@ -209,7 +213,7 @@ type benchReads struct {
 	BusySeconds    float64  `json:"busy_seconds"`    // time with at least one in flight
 }
 
-// tiers sets the counters of the tiers between two moments.
+// tiers sets the counters of the tiers to their change between two moments.
 func (r *benchResult) tiers(before, after dispatch.Status) {
 	r.Tiers = map[devicemap.Device]dispatch.TierStatus{}
 	for tier, n := range after.Tiers {
@@ -225,13 +229,13 @@ func (r *benchResult) tiers(before, after dispatch.Status) {
 	}
 }
 
-// baseRates are those of a model without its adapters, measured just before them.
+// baseRates are the rates of a model without its adapters, measured just before.
 type baseRates struct {
 	Prompt *float64 `json:"prompt_tokens_per_second"`
 	Decode *float64 `json:"decode_tokens_per_second"`
 }
 
-// adapter is that of sequence i, "" for none.
+// adapter returns the adapter of sequence i, or "" for none.
 func (r *benchResult) adapter(i int) string {
 	if len(r.Adapters) == 0 {
 		return ""
@@ -239,8 +243,8 @@ func (r *benchResult) adapter(i int) string {
 	return r.Adapters[i%len(r.Adapters)]
 }
 
-// expertCounts count requests for routed experts: those that were in memory and those that were read,
-// and experts that were evicted for them.
+// expertCounts counts requests for routed experts, by whether they were in memory or had to be
+// read, and the experts evicted for them.
 type expertCounts struct {
 	Hits      int64   `json:"hits"`
 	Misses    int64   `json:"misses"`
@@ -249,7 +253,7 @@ type expertCounts struct {
 	HitRate   float64 `json:"hit_rate"`
 }
 
-// count sets the counts between two states of the counters.
+// count sets the counts to the change between two states of the counters.
 func (r *benchResult) count(before, after dispatch.ExpertCounts) {
 	e := expertCounts{Hits: after.Hits - before.Hits, Misses: after.Misses - before.Misses, Evictions: after.Evictions - before.Evictions,
 		Early: after.Early - before.Early}
@@ -263,7 +267,7 @@ func pointer(v float64) *float64 { return &v }
 
 func rate(n float64, took time.Duration) *float64 { return pointer(n / max(took.Seconds(), 1e-9)) }
 
-// share computes the mean of the roofs and the shares of it that were reached.
+// share computes the mean of the rates in Roofs and the achieved shares of it.
 func (r *benchResult) share(skeleton *meta.Model) {
 	operations, bits := promptOperations(skeleton, r.PromptTokens)
 	roofs := promptRoofs(r.Variant, r.Quantize, bits)
@@ -307,12 +311,12 @@ func mean(list []float64) *float64 {
 	return pointer(sum / float64(len(list)))
 }
 
-// compared are the fields of which --compare prints ratios.
+// compared are the fields for which --compare prints ratios.
 var compared = []string{"prompt_tokens_per_second", "decode_tokens_per_second", "time_to_first_token_seconds",
 	"decode_bytes_per_second", "memory_read_bytes_per_second", "decode_roof_share", "prompt_roof_share", "disk_bytes_per_token",
 	"disk_bytes_per_second", "disk_probe_bytes_per_second", "allocations_per_token"}
 
-// readOther reads what an earlier bench printed; nil for no file.
+// readOther reads the output of an earlier bench. It returns nil if path is empty.
 func readOther(path string) (map[string]any, error) {
 	if path == "" {
 		return nil, nil
@@ -334,7 +338,7 @@ func readOther(path string) (map[string]any, error) {
 	return other, nil
 }
 
-// ratios are r's numbers divided by those of other, where both have one other than 0.
+// ratios returns r's numbers divided by those of other, if other's is not 0.
 func ratios(r *benchResult, other map[string]any) (map[string]float64, error) {
 	if other == nil {
 		return nil, nil

@@ -32,7 +32,7 @@ type chatCmd struct {
 	System  string `help:"Use this system prompt." placeholder:"TEXT"`
 	History string `help:"Save input lines in this file (default: heft/chat_history in the user's config)." placeholder:"FILE|none"`
 
-	stdin, stdout, stderr *os.File // nil means those of the process
+	stdin, stdout, stderr *os.File // nil means the process's
 }
 
 // Run chats until the input ends. Ctrl-C stops the answer in progress.
@@ -60,7 +60,7 @@ func (c *chatCmd) Run(ctx context.Context, k *kong.Context) error {
 	return converse(ctx, s, in)
 }
 
-// converse runs a session. A signal that finds no answer to stop ends it.
+// converse runs a session. A signal ends it if no answer is in progress.
 func converse(ctx context.Context, s *repl.Session, in repl.Input) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -83,14 +83,14 @@ func converse(ctx context.Context, s *repl.Session, in repl.Input) error {
 				default:
 				}
 			}
-			_ = in.Close() // the terminal returns to its state
+			_ = in.Close() // restores the terminal's state
 			number, _ := by.(syscall.Signal)
 			return cmdline.Stopped(number)
 		}
 	}
 }
 
-// input is the terminal, or what is piped in.
+// input returns the terminal's line editor, or a reader of piped input.
 func (c *chatCmd) input() (repl.Input, error) {
 	if !repl.IsTerminal(c.stdin) || !repl.IsTerminal(c.stderr) {
 		return repl.NewPipe(c.stdin), nil
@@ -99,7 +99,7 @@ func (c *chatCmd) input() (repl.Input, error) {
 	if path == "" {
 		dir, err := os.UserConfigDir()
 		if err != nil {
-			path = "none" // without a home there is no history
+			path = "none" // without a home directory there is no history
 		} else {
 			path = filepath.Join(dir, "heft", "chat_history")
 		}
@@ -114,8 +114,8 @@ func (c *chatCmd) input() (repl.Input, error) {
 	return repl.NewConsole(c.stdin, c.stderr, "> ", h), nil
 }
 
-// choose returns the name of the model to ask: the one that the user names with --url, else the first
-// one. A model that cannot chat is an error before anything is typed.
+// choose returns the name of the model to chat with: the one that the user names with --url, or the
+// first one. It returns an error at once if the model cannot chat.
 func (c *chatCmd) choose(ctx context.Context, client *repl.Client) (string, error) {
 	models, err := client.Models(ctx)
 	if err := reachable(client, err); err != nil {
@@ -143,7 +143,8 @@ func (c *chatCmd) choose(ctx context.Context, client *repl.Client) (string, erro
 	return "", fmt.Errorf("the server at %s has no model", client.URL)
 }
 
-// connect returns a client of --url, or of a server within this process that nothing else can reach.
+// connect returns a client of --url, or of a server within this process that no other process can
+// reach.
 func (c *chatCmd) connect(ctx context.Context, k *kong.Context) (client *repl.Client, end func(), err error) {
 	if c.URL != "" {
 		client, err = c.client(c.URL)

@@ -14,7 +14,7 @@ import (
 	"github.com/heftai/heft/internal/repl"
 )
 
-// clientFlags say how a command reaches a server.
+// clientFlags configure how a command reaches a server.
 type clientFlags struct {
 	APIKey string `name:"api-key" help:"Send this key; prefer HEFT_API_KEY: other users can see command lines." placeholder:"K"`
 	TLSCA  string `name:"tls-ca" help:"Trust the CA certificates in this PEM file too." placeholder:"FILE"`
@@ -38,7 +38,7 @@ func (f *clientFlags) client(url string) (*repl.Client, error) {
 	}
 	trusted, err := x509.SystemCertPool()
 	if err != nil {
-		trusted = x509.NewCertPool() // of a system that has none
+		trusted = x509.NewCertPool() // the system has no pool
 	}
 	if !trusted.AppendCertsFromPEM(pem) {
 		return nil, cmdline.Misusef("--tls-ca %s: got no certificate, want a file in PEM", f.TLSCA)
@@ -49,7 +49,7 @@ func (f *clientFlags) client(url string) (*repl.Client, error) {
 	return client, nil
 }
 
-// reachable says what to do if no server answers, or if its certificate is not trusted.
+// reachable adds a way out to err if no server answers, or if its certificate is not trusted.
 func reachable(client *repl.Client, err error) error {
 	var untrusted x509.UnknownAuthorityError
 	switch {

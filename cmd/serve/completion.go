@@ -11,12 +11,13 @@ import (
 	"github.com/heftai/heft/internal/cmdline"
 )
 
-// completionCmd is serve completion: a script that teaches a shell the commands and flags.
+// completionCmd is serve completion. It prints a script that completes commands and flags in a
+// shell.
 type completionCmd struct {
 	Shell string `arg:"" help:"Print the script for bash, zsh or fish." enum:"bash,zsh,fish"`
 }
 
-// Run prints the script: source <(serve completion bash).
+// Run prints the script. Use it by: source <(serve completion bash).
 func (c *completionCmd) Run(k *kong.Kong, out cmdline.Output) error {
 	words := completions(k.Model.Node)
 	switch c.Shell {
@@ -30,7 +31,7 @@ func (c *completionCmd) Run(k *kong.Kong, out cmdline.Output) error {
 	return bash(out, words)
 }
 
-// commandWords are what may follow one command; the unnamed one is serve itself.
+// commandWords are the words that may follow a command. The unnamed command is serve itself.
 type commandWords struct {
 	name, help string
 	flags      []flagWords

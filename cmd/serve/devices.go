@@ -25,20 +25,20 @@ type devicesCmd struct {
 	CPU       string `name:"cpu" env:"HEFT_CPU" help:"Show the kernels of this variant (default: the best one)." placeholder:"amx|avx512bf16|avx512|avx2|go"`
 }
 
-// machine is what serve devices --json prints.
+// machine is the output of serve devices --json.
 type machine struct {
 	System  string          `json:"system"` // such as linux/amd64
 	Devices []deviceInfo    `json:"devices"`
-	NoGPU   string          `json:"no_gpu,omitempty"` // why there is no GPU among the devices
+	NoGPU   string          `json:"no_gpu,omitempty"` // why no GPU is listed
 	Memory  memoryInfo      `json:"memory"`
-	CPUs    int             `json:"cpus"`    // that the process may run on
+	CPUs    int             `json:"cpus"`    // on which the process may run
 	Cores   int             `json:"cores"`   // physical ones among them
 	Nodes   []nodeInfo      `json:"nodes"`   // of memory
 	Quota   *float64        `json:"quota"`   // processors' time that the control group allows; null for no limit
-	Threads int             `json:"threads"` // that compute unless --threads says otherwise
-	Kernels []string        `json:"kernels"` // that this processor runs, best first
+	Threads int             `json:"threads"` // that compute by default
+	Kernels []string        `json:"kernels"` // that this processor supports, best first
 	Builds  map[string]bool `json:"builds"`  // what this binary was built with
-	// KernelTable is which kernel runs, by variant, operation, format, precision, role and number
+	// KernelTable lists the kernel in use by variant, operation, format, precision, role and number
 	// of tokens.
 	KernelTable []cpu.KernelRow `json:"kernel_table"`
 
@@ -47,14 +47,14 @@ type machine struct {
 	Fetch   *fetchInfo   `json:"fetch,omitempty"` // how weights are read
 }
 
-// deviceInfo is a place that device maps may name.
+// deviceInfo is a device that device maps may name.
 type deviceInfo struct {
 	Device         devicemap.Device `json:"device"`
-	AvailableBytes *int64           `json:"available_bytes"` // null: no limit, or not known
+	AvailableBytes *int64           `json:"available_bytes"` // null: no limit, or unknown
 	GPU            *gpuInfo         `json:"gpu,omitempty"`
 }
 
-// gpuInfo is what a device that is a GPU has besides.
+// gpuInfo has the further properties of a GPU.
 type gpuInfo struct {
 	Name        string `json:"name"`
 	MemoryBytes int64  `json:"memory_bytes"`
@@ -63,21 +63,22 @@ type gpuInfo struct {
 	Reason      string `json:"reason,omitempty"` // why it is not used
 }
 
-// nodeInfo is memory that some processors have near. Threads on several nodes keep to theirs.
+// nodeInfo is a NUMA node: memory that is near to some processors. If there are several nodes,
+// threads stay on theirs.
 type nodeInfo struct {
 	ID    int    `json:"id"`
-	CPUs  int    `json:"cpus"` // that the process may run on
+	CPUs  int    `json:"cpus"` // on which the process may run
 	Bytes *int64 `json:"memory_bytes"`
 }
 
-// memoryInfo is the host's memory in bytes; null is not known, or no limit.
+// memoryInfo is the host's memory in bytes. null means unknown, or no limit.
 type memoryInfo struct {
 	Total     *int64 `json:"total_bytes"`
 	Available *int64 `json:"available_bytes"` // to this process
 	Limit     *int64 `json:"limit_bytes"`     // of its control group
 }
 
-// Run looks at the machine.
+// Run describes the machine.
 func (c *devicesCmd) Run(ctx context.Context, out cmdline.Output) error {
 	h := dispatch.DescribeHost()
 	m := machine{
@@ -119,7 +120,7 @@ func (c *devicesCmd) Run(ctx context.Context, out cmdline.Output) error {
 	return m.print(out)
 }
 
-// addGPUs puts GPUs before the other devices, as maps fill them first.
+// addGPUs inserts GPUs before the other devices, in the order in which maps fill them.
 func (m *machine) addGPUs(gpus []dispatch.GPU, reason string) {
 	var devices []deviceInfo
 	for _, g := range gpus {
@@ -135,7 +136,7 @@ func (m *machine) printGPUs(w io.Writer) {
 		fmt.Fprintf(w, "gpu\tnone\t%s\n", m.NoGPU)
 	}
 	for _, d := range m.Devices {
-		available := int64(0) // of a GPU whose memory others have
+		available := int64(0) // if others use the GPU's memory
 		if d.AvailableBytes != nil {
 			available = *d.AvailableBytes
 		}
@@ -156,7 +157,8 @@ func positive(n int64) *int64 {
 	return &n
 }
 
-// processors says what the threads run on: "16 cores of 32 processors on 2 memory nodes".
+// processors describes the processors of the threads: "16 cores of 32 processors on 2 memory
+// nodes".
 func (m *machine) processors() string {
 	s := fmt.Sprintf("%d cores of %d processors", m.Cores, m.CPUs)
 	if len(m.Nodes) > 1 {

@@ -12,8 +12,8 @@ import (
 	"github.com/heftai/heft/internal/kernels"
 )
 
-// kernelTable is the table by which kernels are chosen, of all variants of this processor. It is an
-// error if the processor lacks a variant.
+// kernelTable returns the table of kernels for all given variants. It returns an error if the
+// processor lacks one.
 func kernelTable(variants []string) (table []cpu.KernelRow, err error) {
 	for _, v := range variants {
 		rows, err := cpu.Kernels(v)
@@ -25,7 +25,7 @@ func kernelTable(variants []string) (table []cpu.KernelRow, err error) {
 	return table, nil
 }
 
-// variant is the one whose kernels are printed.
+// variant returns the variant whose kernels are printed.
 func (c *devicesCmd) variant() (string, error) {
 	set, err := kernels.Select(c.CPU)
 	if err != nil {
@@ -35,8 +35,8 @@ func (c *devicesCmd) variant() (string, error) {
 }
 
 // printKernels prints the kernels of one variant: for each format, precision and role of tokens, a
-// line with the kernels by the number of tokens in a pass. Formats with the same kernels share their
-// lines. First weights, then the KV cache.
+// line with the kernels by the number of tokens in a pass. Formats with the same kernels share
+// their lines. Weights come first, then the KV cache.
 func printKernels(w io.Writer, table []cpu.KernelRow, variant string) {
 	for _, operation := range []string{"linear", "attention"} {
 		fmt.Fprintf(w, "\n"+kernelTitles[operation]+"\n", variant)
@@ -50,13 +50,13 @@ func printKernels(w io.Writer, table []cpu.KernelRow, variant string) {
 	fmt.Fprintln(w, "\nElementwise operations, sampling, gradients and optimizer steps have one kernel each.")
 }
 
-// kernelTitles are the lines above the groups of an operation.
+// kernelTitles are the headings of operations.
 var kernelTitles = map[string]string{
 	"linear":    "kernels of %s by tokens in a pass, for weights in",
 	"attention": "attention of %s by tokens of a sequence in a pass, for a KV cache in",
 }
 
-// kernelGroup is formats with the same kernels.
+// kernelGroup is a group of formats with the same kernels.
 type kernelGroup struct {
 	formats, lines []string
 }

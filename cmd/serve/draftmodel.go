@@ -14,14 +14,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// draftFlags choose what guesses tokens.
+// draftFlags choose the source of draft tokens.
 type draftFlags struct {
 	Draft       string `help:"Draft tokens with this model, a 4-bit copy (self), or the MTP module (mtp)." placeholder:"MODEL|self|mtp"`
 	DraftTokens string `help:"Verify up to N drafted tokens per pass; 0 disables drafts (default ${default}: as measured)." default:"auto" placeholder:"auto|N"`
 }
 
-// draftTokens converts the value of --draft-tokens for the engine, for which 0 means as measured and a
-// negative number none.
+// draftTokens converts the value of --draft-tokens for the engine, where 0 means to adapt to
+// measurements and a negative number means none.
 func (f *draftFlags) draftTokens() (int, error) {
 	if f.DraftTokens == "" || f.DraftTokens == "auto" {
 		return 0, nil
@@ -36,7 +36,7 @@ func (f *draftFlags) draftTokens() (int, error) {
 	return n, nil
 }
 
-// check refuses values that have no meaning.
+// check rejects invalid values.
 func (f *draftFlags) check() error {
 	n, err := f.draftTokens()
 	if err == nil && n < 0 && f.Draft != "" {
@@ -45,13 +45,13 @@ func (f *draftFlags) check() error {
 	return err
 }
 
-// A drafter is a model that guesses tokens for another, or several modules of a checkpoint that follow each other. All of
-// their weights are in memory.
+// A drafter is a model that drafts tokens for another one, or several multi-token prediction
+// modules of a checkpoint in a chain. All of their weights are in memory.
 type drafter struct {
 	models     []*dispatch.Model
-	checkpoint *loader.Checkpoint // nil for a draft of a model by itself, which has the model's
+	checkpoint *loader.Checkpoint // nil for a self-draft, which uses the model's
 	words      generate.Text
-	bytes      int64 // that its plan takes
+	bytes      int64 // of its plan
 }
 
 func (d *drafter) close() {
@@ -62,15 +62,16 @@ func (d *drafter) close() {
 		m.Close()
 	}
 	if d.checkpoint != nil {
-		_ = d.checkpoint.Close() // opened for reading
+		_ = d.checkpoint.Close() // opened for reading only
 	}
 }
 
-// draftKVTokens is how many tokens all sequences of a draft model hold together. moduleKVTokens is that of a module
-// for multi-token prediction: it has one layer, and reads prompts.
+// draftKVTokens is the capacity of a draft model's KV cache in tokens, for all sequences.
+// moduleKVTokens is that of a multi-token prediction module, which has one layer and reads prompts.
 const draftKVTokens, moduleKVTokens = 8192, 32768
 
-// openDrafter opens and plans the model of --draft for the model m; nil without the flag, and for self.
+// openDrafter opens and plans the model of --draft for the model m. It returns nil without the
+// flag, and for --draft self.
 func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Options) (*drafter, error) {
 	if c.Draft == "" || c.Draft == "self" {
 		return nil, nil
@@ -113,8 +114,8 @@ func (c *runCmd) openDrafter(ctx context.Context, m servedModel, o dispatch.Opti
 	return d, nil
 }
 
-// planSelf plans the model of d and its draft by itself, within one limit of memory; the model alone if the draft is not
-// expected to pay and --draft-tokens is auto.
+// planSelf plans the model of d and its self-draft within one limit of memory. It plans the model
+// alone if --draft-tokens is auto and the draft is not expected to pay off.
 func (f *fleet) planSelf(d *draft) (devicemap.Plan, dispatch.Options, error) {
 	plan, options, self, err := planSelf(d.skeleton, d.options, func(bytes int64) dispatch.Options {
 		return f.within(d, f.beside(bytes), d.options.StrictMemory)
@@ -132,7 +133,7 @@ func (f *fleet) planSelf(d *draft) (devicemap.Plan, dispatch.Options, error) {
 	return plan, options, nil
 }
 
-// planSelf plans a model with the options o and its draft by itself.
+// planSelf plans a model with the options o and its self-draft.
 func planSelf(skeleton *meta.Model, o dispatch.Options, within func(bytes int64) dispatch.Options) (devicemap.Plan, dispatch.Options, *dispatch.SelfDraft, error) {
 	o = draftOptions(o)
 	o.Quantize = meta.QuantQ4
@@ -147,13 +148,13 @@ func planSelf(skeleton *meta.Model, o dispatch.Options, within func(bytes int64)
 	return plan, options, self, err
 }
 
-// declined reports whether a draft of a model by itself is left out if --draft-tokens is auto: it has no room, or is not
-// expected to pay.
+// declined reports whether a self-draft is omitted if --draft-tokens is auto: it has no room, or is
+// not expected to pay off.
 func declined(d *dispatch.SelfDraft) bool {
 	return d != nil && (d.NoRoom || d.Gain(dispatch.AssumedRight) < 1)
 }
 
-// accepted is d unless it is declined.
+// accepted returns d, or nil if it is declined.
 func accepted(d *dispatch.SelfDraft) *dispatch.SelfDraft {
 	if declined(d) {
 		return nil
@@ -161,7 +162,7 @@ func accepted(d *dispatch.SelfDraft) *dispatch.SelfDraft {
 	return d
 }
 
-// selfLine says what a draft of a model by itself takes and what it is expected to gain.
+// selfLine describes the memory of a self-draft and its expected gain.
 func selfLine(d *dispatch.SelfDraft) string {
 	size := devicemap.FormatSize
 	gain := d.Gain(dispatch.AssumedRight)
@@ -178,7 +179,7 @@ func selfLine(d *dispatch.SelfDraft) string {
 	return line + fmt.Sprintf("with %.0f %% of guesses right a byte from the disk gives %.1f times the tokens", 100*dispatch.AssumedRight, gain)
 }
 
-// dropSelf closes the draft of l by itself, which is not used any more, and leaves its memory to l's weights.
+// dropSelf closes l's self-draft, which must not be in use, and frees its memory for l's weights.
 func (f *fleet) dropSelf(l *loaded) {
 	f.setDrafts(0)
 	for _, m := range l.drafter.models {
@@ -190,7 +191,7 @@ func (f *fleet) dropSelf(l *loaded) {
 	}
 }
 
-// openSelf opens the draft of a model by itself.
+// openSelf opens the self-draft of a model.
 func (l *loaded) openSelf(ctx context.Context, self *dispatch.SelfDraft, words generate.Text) error {
 	m, err := l.model.NewSelfDraft(self)
 	if err != nil {
@@ -202,7 +203,7 @@ func (l *loaded) openSelf(ctx context.Context, self *dispatch.SelfDraft, words g
 	return nil
 }
 
-// noteModules says that a checkpoint has modules for multi-token prediction, which are not read.
+// noteModules logs that a checkpoint has multi-token prediction modules, which are not loaded.
 func noteModules(d *draft) {
 	if all, err := meta.NewNexts(d.skeleton.Config, d.checkpoint); err == nil {
 		slog.Info("the checkpoint has modules for multi-token prediction, which are not read: --draft mtp guesses with them", "count", len(all))
@@ -216,7 +217,7 @@ func draftOptions(o dispatch.Options) dispatch.Options {
 		DeviceMap: devicemap.Policy{Kind: devicemap.Manual, Pins: devicemap.NewMap(devicemap.Entry{Device: devicemap.CPU})}}
 }
 
-// place plans a model of the drafter and takes its memory.
+// place plans a model of the drafter and reserves its memory.
 func (d *drafter) place(skeleton *meta.Model, o dispatch.Options) error {
 	if spec, ok := skeleton.Root.Spec.(*meta.CausalLMSpec); ok && (o.Context <= 0 || o.Context > spec.Context) {
 		o.Context = spec.Context

@@ -24,21 +24,21 @@ type estimateCmd struct {
 	JSON        bool     `name:"json" help:"Print one JSON object."`
 }
 
-// estimate is what serve estimate --json prints. Sizes are bytes. The sizes of layers,
-// weights and training are Accelerate's estimate-memory; fractions occur below a byte an
-// element.
+// estimate is the output of serve estimate --json. Sizes are in bytes. The sizes of layers, weights
+// and training are those of Accelerate's estimate-memory. They may be fractions for dtypes below
+// one byte per element.
 type estimate struct {
 	Model         string          `json:"model"`
 	ModelType     string          `json:"model_type"`
 	Parameters    int64           `json:"parameters"`
 	LargestLayers []string        `json:"largest_layers"`
-	KVTokens      int             `json:"kv_tokens"`              // of host_bytes and least_bytes
-	Unread        int64           `json:"unread_bytes,omitempty"` // of the published files, not read
+	KVTokens      int             `json:"kv_tokens"`              // for host_bytes and least_bytes
+	Unread        int64           `json:"unread_bytes,omitempty"` // of the published files
 	DTypes        []dtypeEstimate `json:"dtypes"`
 }
 
 type dtypeEstimate struct {
-	DType        string    `json:"dtype"`            // "stored": as the checkpoint has the weights
+	DType        string    `json:"dtype"`            // "stored": the dtypes of the checkpoint
 	Stored       string    `json:"stored,omitempty"` // the formats of a stored row: "mxfp4, bfloat16"
 	LargestLayer float64   `json:"largest_layer_bytes"`
 	Total        float64   `json:"total_bytes"`
@@ -46,13 +46,13 @@ type dtypeEstimate struct {
 	Parts        *training `json:"training"`
 	KVPer1K      int64     `json:"kv_bytes_per_1k_tokens"` // 1000 tokens
 	Activations  int64     `json:"activation_bytes"`
-	// Host is the server with all weights in memory, Least the one that streams them.
+	// Host is for the server with all weights in memory, Least for the one that streams them.
 	Host  int64 `json:"host_bytes"`
 	Least int64 `json:"least_bytes"`
 }
 
 // training is Accelerate's estimate of the memory for training with Adam: each part, and the
-// largest of them, which Accelerate prints.
+// largest part, which Accelerate prints.
 type training struct {
 	Model     float64 `json:"model"`
 	Gradients float64 `json:"gradients"`
@@ -60,7 +60,7 @@ type training struct {
 	Step      float64 `json:"step"`
 }
 
-// Run estimates from config.json alone.
+// Run estimates from config.json and, if available, the checkpoint's headers.
 func (c *estimateCmd) Run(out cmdline.Output) error {
 	path, err := c.path()
 	if err != nil {
@@ -128,8 +128,8 @@ func (c *estimateCmd) estimate(stored *meta.Model) (*estimate, error) {
 	return e, nil
 }
 
-// addStored adds the row of the model as its checkpoint stores it: by the headers, or without
-// them as its config says. float32 is its size in float32.
+// addStored adds the row for the model as its checkpoint stores it. The formats come from the
+// headers or, without them, from the config. float32 is the size of the model in float32.
 func (c *estimateCmd) addStored(e *estimate, stored *meta.Model, float32 float64) error {
 	sizes, err := devicemap.ComputeModuleSizes(stored.Root, "", nil)
 	if err != nil {
@@ -151,8 +151,8 @@ func (c *estimateCmd) addStored(e *estimate, stored *meta.Model, float32 float64
 	return nil
 }
 
-// storedFormats are the formats and dtypes that a model's matrices are stored in, the one with
-// most bytes first.
+// storedFormats returns the formats and dtypes in which a model's matrices are stored, by falling
+// total size.
 func storedFormats(root *meta.Module) []string {
 	bytes := map[string]int64{}
 	for _, p := range root.AllParams() {
@@ -172,9 +172,9 @@ func storedFormats(root *meta.Module) []string {
 	})
 }
 
-// trainingOf is Accelerate's estimate of training a model whose weights take total bytes in
-// float32, with Adam, for a batch of 1: in float32, or mixed with a type of 16 bits. It has
-// none for integers.
+// trainingOf returns Accelerate's estimate for training a model whose weights take total bytes in
+// float32, with Adam and a batch of 1: in float32, or mixed with a 16-bit type. It returns nil for
+// integers.
 func trainingOf(total float64, dtype string) (parts *training, largest *float64) {
 	switch dtype {
 	case "float32":
@@ -188,13 +188,13 @@ func trainingOf(total float64, dtype string) (parts *training, largest *float64)
 	return parts, &most
 }
 
-// inFloat32 is the model that config describes with all weights in float32.
+// inFloat32 returns the model that config describes, with all weights in float32.
 func inFloat32(config *meta.Config) (*meta.Model, error) {
 	var fields map[string]any
 	d := json.NewDecoder(bytes.NewReader(config.Raw()))
 	d.UseNumber()
 	if err := d.Decode(&fields); err != nil {
-		return nil, err // cannot happen: the config was read before
+		return nil, err // cannot happen: the config has been read before
 	}
 	setFloat32(fields)
 	if text, ok := fields["text_config"].(map[string]any); ok {

@@ -10,15 +10,15 @@ import (
 	"github.com/heftai/heft/internal/kernels/tune"
 )
 
-// fetchInfo says how this machine reads weights, as measured now or by an earlier process.
+// fetchInfo describes how this machine reads weights, as measured now or by an earlier process.
 type fetchInfo struct {
 	tune.Key
 	tune.Report
-	Measured bool `json:"measured"` // false for the default of the processor's vendor
-	// CodedGain is how many times faster coded bfloat16 weights are multiplied by a token than plain ones; 0 if that is not
-	// measured.
+	Measured bool `json:"measured"` // false for the default of the CPU's vendor
+	// CodedGain is the speedup of a matrix-vector product with coded bfloat16 weights over plain
+	// ones. It is 0 if not measured.
 	CodedGain float64 `json:"coded_gain,omitempty"`
-	// CodedGainSeveral is that for eight tokens at once, if it is less.
+	// CodedGainSeveral is the same speedup for eight tokens at once, if it is lower.
 	CodedGainSeveral float64 `json:"coded_gain_several,omitempty"`
 }
 

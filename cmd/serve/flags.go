@@ -19,13 +19,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// modelFlags name the model. A positional M means the same as --model. The command's tag sets ${model}, the help.
+// modelFlags name the model. A positional M means the same as --model. The command's tag sets
+// ${model}, the help text.
 type modelFlags struct {
 	Model string `help:"${model}." placeholder:"M"`
 	M     string `arg:"" optional:"" help:"Name the model, as --model does."`
 }
 
-// path returns the requested model; "" is the demo.
+// path returns the requested model. "" is the demo.
 func (f *modelFlags) path() (string, error) {
 	if f.Model != "" && f.M != "" && f.Model != f.M {
 		return "", cmdline.Misusef("the model was given twice: %s and --model %s", f.M, f.Model)
@@ -36,14 +37,14 @@ func (f *modelFlags) path() (string, error) {
 	return hub.FromPage(f.Model), nil
 }
 
-// placeFlags say where weights go.
+// placeFlags choose where weights go.
 type placeFlags struct {
 	DeviceMap    string `help:"Place weights: auto, cpu, disk, balanced, sequential, FILE.json, PATH=DEVICE,… (default ${default})." default:"auto" placeholder:"MAP"`
 	MaxMemory    string `help:"Limit memory by device: 0=20GiB,cpu=30GiB (default: available memory)." placeholder:"DEVICE=SIZE,…"`
 	StrictMemory bool   `help:"Exit if a limit is below the minimum; without it, exceed the limit."`
 }
 
-// place puts the flags into o.
+// place sets the options of the flags in o.
 func (f *placeFlags) place(o *dispatch.Options) error {
 	o.StrictMemory = f.StrictMemory
 	text := f.DeviceMap
@@ -66,7 +67,7 @@ func (f *placeFlags) place(o *dispatch.Options) error {
 	return nil
 }
 
-// sizeFlags size the model.
+// sizeFlags determine the memory and the precision of the model.
 type sizeFlags struct {
 	Dtype       string `help:"Require this dtype of weights; auto uses the stored dtype (default ${default})." enum:"auto,bfloat16,float16,float32,half,float" default:"auto" placeholder:"auto|bfloat16|float16|float32"`
 	Quantize    string `help:"Convert weights while loading: q8_0 (8.5 bits a weight) or q4_0 (4.5 bits) (default ${default})." enum:"none,q8_0,q4_0" default:"none" placeholder:"none|q8_0|q4_0"`
@@ -143,7 +144,7 @@ func streamPrompts(s string) (int, error) {
 	return n, nil
 }
 
-// cacheDir returns the folder for converted weights, "" for none.
+// cacheDir returns the folder for converted weights, or "" for none.
 func cacheDir(asked string) string {
 	if asked == "none" {
 		return ""
@@ -153,13 +154,13 @@ func cacheDir(asked string) string {
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "" // without a home there is no cache
+		return "" // without a home directory there is no cache
 	}
 	return filepath.Join(dir, "heft", "converted")
 }
 
-// measurementsDir is the folder for measurements of the machine, "" for none: --cache-dir, or heft
-// in the user's cache.
+// measurementsDir returns the folder for measurements of the machine, or "" for none. It is
+// --cache-dir, or heft in the user's cache.
 func measurementsDir(asked string) string {
 	switch dir := cacheDir(asked); {
 	case asked == "" && dir != "":
@@ -169,7 +170,7 @@ func measurementsDir(asked string) string {
 	}
 }
 
-// dtypeNames are the names that vLLM has besides torch's.
+// dtypeNames maps vLLM's further names of dtypes to torch's.
 var dtypeNames = map[string]string{"half": "float16", "float": "float32"}
 
 // dtype returns the value of --dtype: torch's name, or auto.
@@ -180,7 +181,7 @@ func (f *sizeFlags) dtype() string {
 	return f.Dtype
 }
 
-// mostTokens is how many tokens a model is made for.
+// mostTokens returns the maximum number of positions of a model.
 func mostTokens(skeleton *meta.Model) int {
 	if spec, ok := skeleton.Root.Spec.(*meta.CausalLMSpec); ok && spec.Context > 0 {
 		return max(spec.Context, spec.Reach)
@@ -188,7 +189,7 @@ func mostTokens(skeleton *meta.Model) int {
 	return math.MaxInt32
 }
 
-// checkLength rejects a --max-model-len for which the model's positions are not made.
+// checkLength rejects a --max-model-len beyond the model's positions.
 func (f *sizeFlags) checkLength(skeleton *meta.Model) error {
 	most := mostTokens(skeleton)
 	if f.MaxModelLen <= most {
@@ -204,9 +205,10 @@ func (f *sizeFlags) checkLength(skeleton *meta.Model) error {
 	return nil
 }
 
-// applyDtype is what --dtype means for weights that are used in place, as they are stored. Of
-// those in 16 bits float32 holds the same values, so that it asks for the arithmetic alone:
-// kernels widen them, and o gets the precision. Other dtypes would need other weights.
+// applyDtype applies --dtype to weights that are used in place, in their stored dtype. float32
+// represents all 16-bit weights exactly, so it only selects the arithmetic: kernels widen the
+// weights, and o gets the precision. It returns an error for other dtypes, which would need
+// converted weights.
 func (f *sizeFlags) applyDtype(skeleton *meta.Model, o *dispatch.Options) error {
 	want, stored := f.dtype(), storedDtype(skeleton)
 	switch {
@@ -220,7 +222,7 @@ func (f *sizeFlags) applyDtype(skeleton *meta.Model, o *dispatch.Options) error 
 	return cmdline.Misusef("--dtype %s: the weights are %s and are used in place, as they are stored; leave it out, or let --quantize q8_0 or q4_0 make them smaller", f.Dtype, stored)
 }
 
-// storedDtype is the dtype of most of the parameters.
+// storedDtype returns the dtype of most of the parameters.
 func storedDtype(skeleton *meta.Model) meta.DType {
 	count := map[meta.DType]int64{}
 	most := meta.NoDType
@@ -235,7 +237,7 @@ func storedDtype(skeleton *meta.Model) meta.DType {
 	return most
 }
 
-// gib prints an amount of memory.
+// gib formats an amount of memory.
 func gib(n int64) string {
 	switch {
 	case n == 0:

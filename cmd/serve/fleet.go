@@ -86,14 +86,15 @@ func (f *fleet) addAdapters() error {
 	return nil
 }
 
-// limitNow returns the current limit of the host's memory.
+// limitNow returns the current limit of the host's memory in bytes.
 func (f *fleet) limitNow() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.limit
 }
 
-// setLimit changes the limit of the host's memory. taken is the memory of the plans, which may be more.
+// setLimit changes the limit of the host's memory. taken is the memory of the plans, which may
+// exceed it.
 func (f *fleet) setLimit(limit, taken int64) {
 	f.mu.Lock()
 	f.limit = limit
@@ -105,14 +106,15 @@ func (f *fleet) setLimit(limit, taken int64) {
 	}
 }
 
-// notifyRequests calls call with the memory for requests whenever the limit of the host's memory changes.
+// notifyRequests calls call with the memory for requests each time the limit of the host's memory
+// changes.
 func (f *fleet) notifyRequests(call func(n int64)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.notify = append(f.notify, call)
 }
 
-// draft opens the i-th model.
+// draft opens the i-th model without planning it.
 func (f *fleet) draft(ctx context.Context, i int) (*draft, error) {
 	o := f.request.options
 	o.Ledger = f.ledger
@@ -128,13 +130,13 @@ func (f *fleet) draft(ctx context.Context, i int) (*draft, error) {
 			_ = d.checkpoint.Close() // the error tells more
 			return nil, err
 		}
-		d.options.Context = mostTokens(d.skeleton) // of several, each has at most what it is made for
+		d.options.Context = mostTokens(d.skeleton) // with several models, each gets at most its maximum length
 	}
 	d.options.MaxSequences = f.command.sequencesOf(ctx, d)
 	return d, nil
 }
 
-// loadFirst loads the first model at the start, when there is no other.
+// loadFirst loads the first model at the start, before all others.
 func (f *fleet) loadFirst(ctx context.Context) (*loaded, error) {
 	d, err := f.draft(ctx, 0)
 	if err != nil {
@@ -164,7 +166,7 @@ func (f *fleet) loadFirst(ctx context.Context) (*loaded, error) {
 	return l, f.models.Take(f.request.models[0].name, f.opened(l))
 }
 
-// planFirst plans the first model, with its draft by itself if there is one.
+// planFirst plans the first model, with its self-draft if there is one.
 func (f *fleet) planFirst(d *draft) (devicemap.Plan, dispatch.Options, error) {
 	if f.command.Draft == "self" {
 		return f.planSelf(d)
@@ -172,7 +174,8 @@ func (f *fleet) planFirst(d *draft) (devicemap.Plan, dispatch.Options, error) {
 	return d.planner.Plan(d.options)
 }
 
-// beginDrafter opens the draft model of the first model, if there is one, and leaves d what it does not take.
+// beginDrafter opens the draft model of the first model, if there is one, and leaves the rest of
+// the memory to d.
 func (f *fleet) beginDrafter(d *draft) (err error) {
 	if n := len(f.request.models); n > 1 && f.command.Draft != "" {
 		return cmdline.Misusef("--draft %s: it guesses for one model, and %d are served", f.command.Draft, n)
@@ -193,7 +196,7 @@ func (f *fleet) open(ctx context.Context, i int) (*generate.Opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.widen() // to what is left
+	defer f.widen() // gives others the rest of the memory
 	plan, options, err := f.place(ctx, d)
 	if err != nil {
 		d.drafter.close()
@@ -210,7 +213,7 @@ func (f *fleet) open(ctx context.Context, i int) (*generate.Opened, error) {
 	return f.opened(l), nil
 }
 
-// place plans a requested model: alone, with its draft if it has one, or next to other models, without.
+// place plans a requested model: alone with its draft, or next to other models without a draft.
 func (f *fleet) place(ctx context.Context, d *draft) (devicemap.Plan, dispatch.Options, error) {
 	if f.command.Draft == "" {
 		return f.fit(ctx, d)
@@ -222,7 +225,7 @@ func (f *fleet) place(ctx context.Context, d *draft) (devicemap.Plan, dispatch.O
 	return f.planFirst(d)
 }
 
-// setDrafts notes the bytes of the draft model.
+// setDrafts records the bytes of the draft model.
 func (f *fleet) setDrafts(bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -262,12 +265,12 @@ func (f *fleet) fit(ctx context.Context, d *draft) (devicemap.Plan, dispatch.Opt
 	}
 }
 
-// within are the options of a draft for a limit of the host's memory.
+// within returns the options of a draft under a limit of the host's memory.
 func (f *fleet) within(d *draft, limit int64, strict bool) dispatch.Options {
 	return within(d.options, limit, strict)
 }
 
-// within are the options o for a limit of the host's memory.
+// within returns the options o under a limit of the host's memory.
 func within(o dispatch.Options, limit int64, strict bool) dispatch.Options {
 	o.MaxMemory = slices.DeleteFunc(slices.Clone(o.MaxMemory), func(m devicemap.DeviceMemory) bool { return m.Device == devicemap.CPU })
 	o.MaxMemory = append(o.MaxMemory, devicemap.DeviceMemory{Device: devicemap.CPU, Bytes: float64(limit)})
@@ -275,13 +278,13 @@ func within(o dispatch.Options, limit int64, strict bool) dispatch.Options {
 	return o
 }
 
-// once are the bytes of the rows of plans that count once under a limit: of the runtime, of requests, and of adapters
-// that come and go.
+// once returns the bytes of those rows of plans that count once under a limit: the runtime,
+// requests, and adapters on demand.
 func (f *fleet) once(limit int64) int64 {
 	return dispatch.RuntimeBytes + dispatch.RequestMemory(limit) + f.request.options.AdapterMemory
 }
 
-// others are the bytes that the plans of the loaded models take, without the rows that count once.
+// others returns the bytes of the plans of the loaded models, without the rows that count once.
 func (f *fleet) others() (n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -292,7 +295,8 @@ func (f *fleet) others() (n int64) {
 	return n
 }
 
-// texts are the bytes of tokenizers and descriptions of the loaded models, which no ledger counts.
+// texts returns the bytes of tokenizers and descriptions of the loaded models, which no ledger
+// counts.
 func (f *fleet) texts() (n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -302,8 +306,8 @@ func (f *fleet) texts() (n int64) {
 	return n
 }
 
-// beside is the limit for a model beside others of so many bytes. Its plan has a smaller row for requests than all
-// requests have.
+// beside returns the limit for a model next to others that take the given bytes. The row for
+// requests in its plan is smaller than the memory for all requests.
 func (f *fleet) beside(others int64) int64 {
 	return besideOf(f.limitNow(), others)
 }
@@ -313,7 +317,7 @@ func besideOf(limit, others int64) int64 {
 	return max(rest-(dispatch.RequestMemory(limit)-dispatch.RequestMemory(rest)), 1)
 }
 
-// add notes that a model is loaded.
+// add records a loaded model.
 func (f *fleet) add(l *loaded) {
 	f.mu.Lock()
 	f.loaded = append(f.loaded, l)
@@ -324,20 +328,20 @@ func (f *fleet) add(l *loaded) {
 	}
 }
 
-// heapRow is the host's row of a model's plan, with what Go takes for all loaded models.
+// heapRow returns the host's row of a model's plan, with Go's memory for all loaded models.
 func (f *fleet) heapRow(l *loaded) devicemap.DevicePlan {
 	host := l.model.Plan().Device(devicemap.CPU)
 	host.RuntimeBytes = dispatch.RuntimeBytes + f.texts()
 	return host
 }
 
-// recount limits the ledger after a model was loaded or unloaded.
+// recount updates the limit of the ledger after a model was loaded or unloaded.
 func (f *fleet) recount() {
 	limit := f.limitNow()
 	f.setLimit(limit, f.others()+f.once(limit))
 }
 
-// remove notes that a model is not loaded any more.
+// remove records that a model is no longer loaded.
 func (f *fleet) remove(l *loaded) {
 	f.mu.Lock()
 	f.loaded = slices.DeleteFunc(f.loaded, func(other *loaded) bool { return other == l })
@@ -349,7 +353,7 @@ func (f *fleet) remove(l *loaded) {
 	f.widen()
 }
 
-// opened is a loaded model for the catalog.
+// opened returns a loaded model for the catalog.
 func (f *fleet) opened(l *loaded) *generate.Opened {
 	return &generate.Opened{Model: l.generator, Plan: l.report.now, Close: func() {
 		l.close()
@@ -357,7 +361,8 @@ func (f *fleet) opened(l *loaded) *generate.Opened {
 	}}
 }
 
-// loading is how far reading ahead of a model is; it is done if the model is not loaded any more.
+// loading returns the progress of reading a model ahead. It is complete if the model is no longer
+// loaded.
 func (f *fleet) loading(l *loaded) dispatch.Loading {
 	loading := dispatch.Loading{Done: true}
 	f.models.Each(func(m *generate.Model, _ func() any) {
@@ -368,13 +373,13 @@ func (f *fleet) loading(l *loaded) dispatch.Loading {
 	return loading
 }
 
-// begin starts what a model does in the background once requests are accepted.
+// begin starts a model's background work once requests are accepted.
 func (f *fleet) begin(l *loaded) {
 	leaveRoomFor(l.model)
 	host := l.model.Plan().Device(devicemap.CPU)
 	l.model.FollowLimits(f.ctx, func(limit dispatch.MemoryLimit) {
 		logLimit(limit)
-		if limit.Bytes == host.LimitBytes { // its share, as at the start
+		if limit.Bytes == host.LimitBytes { // its initial share
 			limit.Bytes = f.start
 		}
 		f.setLimit(limit.Bytes, 0)
@@ -385,7 +390,7 @@ func (f *fleet) begin(l *loaded) {
 	}
 }
 
-// limitHeap limits Go's memory to what the plans have for it, now and for models that are loaded later.
+// limitHeap limits Go's memory to the plans' part for it, now and for models that are loaded later.
 func (f *fleet) limitHeap(h heapLimit) {
 	f.mu.Lock()
 	f.heap = &h
@@ -400,7 +405,7 @@ func (f *fleet) limitHeap(h heapLimit) {
 	}
 }
 
-// threads is how many threads compute.
+// threads returns the number of computing threads.
 func (f *fleet) threads() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,16 +10,17 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// heapMargin is the memory that the limit of Go's heap leaves free. Go exceeds its limit by one large
-// allocation, such as a body, and the probe of the machine takes some.
+// heapMargin is the memory that the limit of Go's heap leaves free, in bytes. Go exceeds its limit
+// by one large allocation, such as a request body, and the probe of the machine needs some memory.
 const heapMargin = 32 << 20
 
-// openingHeap is the limit of Go's memory while no weights are in memory: reading a tokenizer leaves garbage.
+// openingHeap is the limit of Go's memory in bytes before weights are loaded. Reading a tokenizer
+// produces garbage.
 const openingHeap = 128 << 20
 
-// A heapLimit makes Go collect garbage before it takes more memory than the plan has for requests
-// and the runtime. Memory that requests hold has its own limit, so only garbage is collected. A lower
-// GOMEMLIMIT in the environment takes precedence.
+// A heapLimit makes Go collect garbage before its memory exceeds the plan's part for requests and
+// the runtime. Memory held by requests has its own limit, so whatever exceeds the limit is garbage.
+// A lower GOMEMLIMIT in the environment takes precedence.
 type heapLimit struct{ inherited int64 }
 
 // limitHeap limits Go's memory while a model is opened.
@@ -29,10 +30,11 @@ func limitHeap() heapLimit {
 	return h
 }
 
-// fit limits Go's memory to what a plan's row of the host has for it. If the tokenizer and the model's description leave
-// too little of it, the limit is higher. A warning says so if the plan leaves too little free for it.
+// fit limits Go's memory to its part in a plan's row of the host. If the tokenizer and the model's
+// description leave too little of it, the limit is higher. fit logs a warning if the plan does not
+// leave enough free memory for the higher limit.
 func (h heapLimit) fit(host devicemap.DevicePlan) {
-	debug.FreeOSMemory() // what opening the model has left
+	debug.FreeOSMemory() // frees the garbage of opening the model
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
 	limit, over := heapBytes(host, int64(now.Sys-now.HeapIdle))
@@ -43,7 +45,8 @@ func (h heapLimit) fit(host devicemap.DevicePlan) {
 	debug.SetMemoryLimit(min(limit, h.inherited))
 }
 
-// follow lowers the limit of Go's memory with that of requests, which the model changes.
+// follow lowers the limit of Go's memory together with the limit for requests, which the model
+// changes.
 func (h heapLimit) follow(m *dispatch.Model) {
 	most, all := debug.SetMemoryLimit(-1), m.RequestBytes()
 	m.NotifyRequests(func(n int64) {
@@ -53,8 +56,8 @@ func (h heapLimit) follow(m *dispatch.Model) {
 	})
 }
 
-// heapBytes returns the limit of Go's memory on a host where Go uses used bytes already, and by how
-// much this limit exceeds the memory that the plan has for Go and leaves free.
+// heapBytes returns the limit of Go's memory on a host where Go already uses used bytes. over is
+// the excess of the limit over the plan's part for Go and its free memory.
 func heapBytes(host devicemap.DevicePlan, used int64) (limit, over int64) {
 	planned := host.RuntimeBytes + host.RequestBytes - heapMargin
 	free := max(0, host.LimitBytes-host.Used())
@@ -62,7 +65,7 @@ func heapBytes(host devicemap.DevicePlan, used int64) (limit, over int64) {
 	return limit, max(0, limit-planned-free)
 }
 
-// restore is for programs that continue.
+// restore restores the limit before limitHeap, for programs that continue.
 func (h heapLimit) restore() { debug.SetMemoryLimit(h.inherited) }
 
 // logLimit logs a new memory limit.

@@ -1,7 +1,7 @@
 package main
 
-// hints name the flag here for flags of other servers. The keys are flags of
-// llama-server, vLLM, SGLang, text-generation-inference and Accelerate that serve does not have.
+// hints names serve's counterparts of flags of llama-server, vLLM, SGLang,
+// text-generation-inference and Accelerate. serve does not have these flags itself.
 var hints = map[string]string{
 	"-m":                        "use --model FOLDER",
 	"--model-path":              "use --model FOLDER",

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/cmdline"
 )
 
-// kvStoreFlags say where pages of the KV cache are kept.
+// kvStoreFlags configure the store of KV cache pages.
 type kvStoreFlags struct {
 	KVStore      string `name:"kv-store" help:"Keep cached prompt prefixes in this folder, for restarts and other processes." placeholder:"DIR"`
 	KVStoreLimit string `name:"kv-store-limit" help:"Limit --kv-store to this size by evicting the least recently used (default ${default})." default:"10GiB" placeholder:"SIZE"`
@@ -27,7 +27,7 @@ func (f *kvStoreFlags) limit() (int64, error) {
 	return n, nil
 }
 
-// open returns the store of the folder, nil without one.
+// open opens the store of the folder. It returns nil without one.
 func (f *kvStoreFlags) open() (*dispatch.KVStore, error) {
 	if f.KVStore == "" {
 		return nil, nil

@@ -9,12 +9,12 @@ import (
 	"github.com/heftai/heft/internal/hub"
 )
 
-// listCmd is serve list: the models that pull fetched.
+// listCmd is serve list: the models in the cache.
 type listCmd struct {
 	JSON bool `name:"json" help:"Print one JSON object."`
 }
 
-// Run prints one line a snapshot.
+// Run prints one line per snapshot.
 func (c *listCmd) Run(out cmdline.Output) error {
 	client, err := hubClient(0)
 	if err != nil {
@@ -48,12 +48,12 @@ func (c *listCmd) Run(out cmdline.Output) error {
 	return table.Flush()
 }
 
-// rmCmd is serve rm: delete what pull fetched.
+// rmCmd is serve rm: delete models from the cache.
 type rmCmd struct {
 	modelFlags
 }
 
-// Run deletes a snapshot, or all of a model, and says how much disk space is free again.
+// Run deletes a snapshot, or all snapshots of a model, and prints the disk space freed.
 func (c *rmCmd) Run(out cmdline.Output) error {
 	path, err := c.path()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// A loadView shows how far loading is: on a terminal in one line, which it rewrites below the log,
-// and elsewhere with a line of the log now and then. The log is written through it.
+// A loadView shows the progress of loading: on a terminal in one line below the log, and elsewhere
+// with occasional lines of the log. The log must be written through it.
 type loadView struct {
 	out      io.Writer
 	terminal bool
@@ -25,7 +25,7 @@ type loadView struct {
 	begin, last time.Time
 }
 
-// reportLoading is how often a line is logged where no terminal is.
+// reportLoading is the interval of progress lines if there is no terminal.
 const reportLoading = 5 * time.Second
 
 func newLoadView(out *os.File) *loadView {
@@ -48,7 +48,7 @@ func (v *loadView) erase() {
 	}
 }
 
-// watch shows what loading returns until it is over or ctx ends.
+// watch shows the progress that loading returns until it is complete or ctx ends.
 func (v *loadView) watch(ctx context.Context, loading func() dispatch.Loading) {
 	for v.begin = v.now(); !v.tell(loading()); {
 		select {
@@ -66,7 +66,7 @@ func (v *loadView) clear() {
 	v.mu.Unlock()
 }
 
-// tell shows how far loading is. It returns true once that is over.
+// tell shows progress. It returns true once loading is complete.
 func (v *loadView) tell(l dispatch.Loading) bool {
 	now := v.now()
 	if v.last.IsZero() {

@@ -7,8 +7,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// newLocal returns the flags of a server within this process that serves path, for commands that ask
-// it themselves; "" is the demo.
+// newLocal returns the flags of a server within this process that serves path, for commands that
+// are its only client. "" is the demo.
 func newLocal(path string, place placeFlags, size sizeFlags, adapters adapterFlags) *runCmd {
 	r := &runCmd{placeFlags: place, sizeFlags: size, adapterFlags: adapters, LogLevel: "warn", MaxQueue: 64}
 	r.LogFormat, r.StoreLimit, r.KVStoreLimit, r.LoadTimeout = "text", "1GiB", "10GiB", time.Minute
@@ -36,7 +36,7 @@ func (c *runCmd) startLocal(ctx context.Context, k *kong.Context) (s *service, e
 	leaveRoom(s.fleet.threads(), 0)
 	s.fleet.begin(s.first)
 	return s, func() {
-		_ = s.server.Close() // nothing waits for an answer
+		_ = s.server.Close() // no request is running
 		s.close()
 		heap.restore()
 	}, nil

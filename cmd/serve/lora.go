@@ -11,25 +11,25 @@ import (
 	"github.com/heftai/heft/internal/lora"
 )
 
-// adapterFlags name the adapters that are served with the model.
+// adapterFlags name the adapters to serve with the model.
 type adapterFlags struct {
 	Lora []string `help:"Serve this PEFT adapter of MODEL (default: the first) as NAME; may repeat." aliases:"lora-modules" sep:"none" placeholder:"[MODEL/]NAME=DIR"`
 }
 
-// loraDirFlags name the adapters that come and go.
+// loraDirFlags configure the adapters that are loaded on demand.
 type loraDirFlags struct {
 	LoraDir    string `help:"Serve each PEFT adapter in DIR; clients may load and unload more from it." placeholder:"DIR"`
 	LoraMemory string `help:"Limit the memory of adapters of --lora-dir (default: a sixteenth of the limit)." placeholder:"SIZE"`
 }
 
-// An otherAdapter is an adapter of another model than the first one.
+// An otherAdapter is an adapter of a model other than the first one.
 type otherAdapter struct {
 	model string
 	dispatch.Adapter
 }
 
-// adapters are the folders that --lora names, of the first model and of others. models are the names of all
-// models, the first one's first.
+// adapters returns the adapters that --lora names, of the first model and of others. models are the
+// names of all models, starting with the first one.
 func (c *adapterFlags) adapters(models ...string) (list []dispatch.Adapter, others []otherAdapter, err error) {
 	taken := map[string]bool{}
 	for _, name := range models {
@@ -61,7 +61,8 @@ func (c *adapterFlags) adapters(models ...string) (list []dispatch.Adapter, othe
 	return list, others, nil
 }
 
-// modelOf is the longest name of a model that MODEL/NAME begins with, "" if there is none.
+// modelOf returns the longest model name that is a prefix of text as in MODEL/NAME, or "" if there
+// is none.
 func modelOf(text string, models []string) (longest string) {
 	for _, m := range models {
 		if strings.HasPrefix(text, m+"/") && len(m) > len(longest) {
@@ -71,8 +72,8 @@ func modelOf(text string, models []string) (longest string) {
 	return longest
 }
 
-// dynamic are the names of the adapters in --lora-dir, and the memory for those in use under a limit of the host's
-// memory. more says that there are others that come into memory when a request uses them.
+// dynamic returns the names of the adapters in --lora-dir, and the memory for those in use under a
+// limit of the host's memory. more means that there are further adapters that are loaded on demand.
 func (c *loraDirFlags) dynamic(limit int64, more bool) (names []string, memory int64, err error) {
 	if c.LoraDir == "" && !more {
 		if c.LoraMemory != "" {
@@ -93,5 +94,6 @@ func (c *loraDirFlags) dynamic(limit int64, more bool) (names []string, memory i
 	return names, memory, nil
 }
 
-// loraShare is the part of the host's memory, 1/loraShare, that adapters which come and go may take.
+// loraShare is the divisor of the host's memory for adapters on demand: they may take 1/loraShare
+// of it.
 const loraShare = 16

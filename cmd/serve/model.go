@@ -19,12 +19,12 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A source is a model's files: a folder on disk, or the embedded demo.
+// A source has a model's files: a folder on disk, or the embedded demo.
 type source struct {
-	name   string // how the model is called
+	name   string // of the model
 	files  fs.FS
-	folder string // where the files are, for messages; "" for the demo
-	path   string // what loader.Open takes; "" for the demo
+	folder string // of the files, for messages; "" for the demo
+	path   string // the argument of loader.Open; "" for the demo
 }
 
 // newSource finds the files of the model that the user named.
@@ -59,7 +59,7 @@ func newSource(path string) (source, error) {
 	return source{name: cmp.Or(name, modelName(absolute, info.IsDir())), files: files, folder: folder, path: path}, nil
 }
 
-// modelName is the folder's name; in a hub cache, ORG/NAME.
+// modelName returns the folder's name or, in a hub cache, ORG/NAME.
 func modelName(path string, dir bool) string {
 	for p := path; p != filepath.Dir(p); p = filepath.Dir(p) {
 		if rest, ok := strings.CutPrefix(filepath.Base(p), "models--"); ok {
@@ -88,12 +88,12 @@ func (s source) withoutConfig() error {
 		if err != nil {
 			return err
 		}
-		_ = checkpoint.Close() // opened for reading
+		_ = checkpoint.Close() // opened for reading only
 	}
 	return errors.New("config.json is missing: use the model's whole folder, as published on the hub")
 }
 
-// where is the folder or file, for messages.
+// where returns the folder or file, for messages.
 func (s source) where() string { return cmp.Or(s.path, s.name) }
 
 func (s source) checkpoint() (*loader.Checkpoint, error) {
@@ -103,7 +103,8 @@ func (s source) checkpoint() (*loader.Checkpoint, error) {
 	return loader.Open(s.path)
 }
 
-// open reads config and headers and builds the skeleton. The caller closes the checkpoint.
+// open reads config and headers and builds the skeleton. It reads no weights. The caller closes the
+// checkpoint.
 func (s source) open() (*meta.Model, *loader.Checkpoint, error) {
 	config, err := s.config()
 	if err != nil {
@@ -115,13 +116,13 @@ func (s source) open() (*meta.Model, *loader.Checkpoint, error) {
 	}
 	skeleton, err := meta.New(config, checkpoint)
 	if err != nil {
-		_ = checkpoint.Close() // the error tells more
+		_ = checkpoint.Close() // the first error is more useful
 		return nil, nil, fmt.Errorf("%s: %w", s.where(), err)
 	}
 	return skeleton, checkpoint, nil
 }
 
-// warnText says what the model called name cannot do.
+// warnText logs the features that the model called name lacks.
 func warnText(t generate.Text, name string) {
 	if t.Tokenizer == nil {
 		slog.Warn("no tokenizer.json: prompts are token ids", "model", name, "reason", t.Missing)
@@ -134,7 +135,7 @@ func warnText(t generate.Text, name string) {
 	}
 }
 
-// warnUnexpected lists tensors that the skeleton does not use, once.
+// warnUnexpected logs the tensors that the skeleton does not use, in one line.
 func warnUnexpected(m *dispatch.Model) {
 	if others := m.Others(); others.Tensors > 0 {
 		slog.Info("the model serves text: tensors of its other parts, such as a vision tower, are not read",

@@ -15,7 +15,7 @@ import (
 	"github.com/heftai/heft/internal/hub"
 )
 
-// servedFlags name the models that are served.
+// servedFlags name the models to serve.
 type servedFlags struct {
 	Model       []string      `help:"Serve this folder, file or ORG/NAME[@REVISION]; repeat as NAME=M (default: a demo)." sep:"none" placeholder:"M"`
 	M           string        `arg:"" optional:"" help:"Name the model, as --model does."`
@@ -24,7 +24,7 @@ type servedFlags struct {
 	LoadTimeout time.Duration `help:"Answer 503 if loading a request's model takes longer (default ${default})." default:"60s" placeholder:"D"`
 }
 
-// check refuses values that have no meaning.
+// check rejects invalid values.
 func (f *servedFlags) check() error {
 	switch {
 	case f.IdleUnload < 0:
@@ -35,10 +35,11 @@ func (f *servedFlags) check() error {
 	return nil
 }
 
-// A namedModel is a model as the flags give it; name is "" if it is that of the files.
+// A namedModel is a model as given by the flags. If name is "", the files determine it.
 type namedModel struct{ name, path string }
 
-// given are the models of --model and the positional one, in order, as the demo where there are none.
+// given returns the models of --model and the positional one, in order. If there are none, it
+// returns the demo.
 func (f *servedFlags) given() ([]namedModel, error) {
 	var list []namedModel
 	for _, text := range lines(f.Model) {
@@ -75,8 +76,8 @@ type servedModel struct {
 	source source
 }
 
-// served finds the files of all models. Those of --models-dir come last, in the order of their names. first is how
-// many --model named.
+// served finds the files of all models. Those of --models-dir come last, sorted by name. first is
+// the number of models that --model names.
 func (f *servedFlags) served(as string) (list []servedModel, first int, err error) {
 	given, err := f.given()
 	if err != nil {
@@ -119,8 +120,9 @@ func (f *servedFlags) served(as string) (list []servedModel, first int, err erro
 	return list, first, nil
 }
 
-// modelsIn are the models of a folder, sorted: folders with config.json or GGUF files, GGUF files, and such folders one
-// level below, as ORG/NAME. Links that lead out of the folder are left out with a warning.
+// modelsIn returns the models of a folder, sorted: folders with config.json or GGUF files, GGUF
+// files, and such folders one level below, as ORG/NAME. It omits links that lead out of the folder,
+// with a warning.
 func modelsIn(dir string) ([]servedModel, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -180,7 +182,7 @@ func isModel(root *os.Root, dir string) bool {
 	})
 }
 
-// created is when the model's config.json, or its file, was written.
+// created returns when the model's config.json, or its file, was last written.
 func (s source) created() time.Time {
 	for _, name := range []string{filepath.Join(s.folder, "config.json"), s.path} {
 		if info, err := os.Stat(name); err == nil && s.path != "" {
@@ -190,7 +192,7 @@ func (s source) created() time.Time {
 	return time.Time{}
 }
 
-// lines are the values of a flag that is repeated. In the environment there is a line for each.
+// lines returns the values of a repeated flag. In the environment each line is one value.
 func lines(values []string) []string {
 	var list []string
 	for _, text := range values {

@@ -13,15 +13,14 @@ import (
 	"github.com/heftai/heft/internal/hub"
 )
 
-// A prompter asks the user on a terminal.
+// A prompter asks the user questions on a terminal.
 type prompter struct {
 	in  io.Reader
 	out io.Writer
 }
 
-// onTerminal returns the terminal that the process was started from; ok is false where
-// standard input or standard error is something else, such as a file or a service manager's
-// pipe.
+// onTerminal returns the terminal from which the process was started. ok is false if standard input
+// or standard error is anything else, such as a file or a service manager's pipe.
 func onTerminal() (p prompter, ok bool) {
 	for _, f := range []*os.File{os.Stdin, os.Stderr} {
 		if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
@@ -31,7 +30,7 @@ func onTerminal() (p prompter, ok bool) {
 	return prompter{os.Stdin, os.Stderr}, true
 }
 
-// yes asks a question. Anything but an explicit yes is a no.
+// yes asks a question. Only an explicit yes counts.
 func (p prompter) yes(question string) bool {
 	fmt.Fprintf(p.out, "%s [y/N] ", question)
 	line, err := bufio.NewReader(p.in).ReadString('\n')
@@ -42,8 +41,9 @@ func (p prompter) yes(question string) bool {
 	return line == "y" || line == "yes"
 }
 
-// offerPull pulls the model that err says is not in the cache, if the user of the terminal
-// agrees. It returns nil once the model is in the cache, else err or why pulling failed.
+// offerPull offers to pull the model that err reports missing from the cache, if the user of the
+// terminal agrees. It returns nil once the model is in the cache, and otherwise err or the error of
+// pulling.
 func offerPull(ctx context.Context, p prompter, err error) error {
 	var missing *hub.MissingError
 	if !errors.As(err, &missing) {

@@ -29,7 +29,7 @@ type operateFlags struct {
 	certificate *api.Certificate // nil: no TLS
 }
 
-// look is how often files are looked at for changes.
+// look is the interval at which files are checked for changes.
 const look = 2 * time.Second
 
 // open reads the files.
@@ -58,7 +58,7 @@ func (f *operateFlags) open() (err error) {
 	return nil
 }
 
-// scheme is how the server is called.
+// scheme returns the URL scheme of the server.
 func (f *operateFlags) scheme() string {
 	if f.certificate != nil {
 		return "https://"
@@ -66,7 +66,7 @@ func (f *operateFlags) scheme() string {
 	return "http://"
 }
 
-// serve is server.Serve, with TLS if there is a certificate.
+// serve is like server.Serve, with TLS if there is a certificate.
 func (f *operateFlags) serve(server *http.Server, l net.Listener) error {
 	if f.certificate == nil {
 		return server.Serve(l)
@@ -75,8 +75,9 @@ func (f *operateFlags) serve(server *http.Server, l net.Listener) error {
 	return server.ServeTLS(l, "", "")
 }
 
-// operate follows the files, serves the admin listener and tells systemd that the server is ready, until ctx ends.
-// stop, which may be called more than once, says that the server drains.
+// operate watches the files, serves the admin listener and notifies systemd that the server is
+// ready, until ctx ends. stop notifies systemd that the server drains. It may be called more than
+// once.
 func (f *operateFlags) operate(ctx context.Context, a api.Access) (stop func(), err error) {
 	admin, err := f.admin(ctx, a)
 	if err != nil {
@@ -93,12 +94,12 @@ func (f *operateFlags) operate(ctx context.Context, a api.Access) (stop func(), 
 	return sync.OnceFunc(func() {
 		notify("STOPPING=1")
 		if admin != nil {
-			_ = admin.Close() // profiles that still run are of no use
+			_ = admin.Close() // profiles still running are useless
 		}
 	}), nil
 }
 
-// admin starts the admin listener; nil: there is none.
+// admin starts the admin listener. It returns nil if there is none.
 func (f *operateFlags) admin(ctx context.Context, a api.Access) (*http.Server, error) {
 	if f.AdminAddr == "" {
 		return nil, nil
@@ -127,13 +128,13 @@ func (f *operateFlags) admin(ctx context.Context, a api.Access) (*http.Server, e
 	return server, nil
 }
 
-// reloads reports whether SIGHUP means to read files again: there are some, or systemd runs the process. Otherwise
-// its terminal has closed.
+// reloads reports whether SIGHUP means to reload files: there are files to reload, or systemd runs
+// the process. Otherwise SIGHUP means that the terminal has closed.
 func (f *operateFlags) reloads() bool {
 	return f.keys != nil || f.certificate != nil || os.Getenv(notifySocket) != ""
 }
 
-// followHangups reads the files again at SIGHUP.
+// followHangups reloads the files at SIGHUP.
 func (f *operateFlags) followHangups(ctx context.Context) {
 	if !f.reloads() {
 		return
@@ -158,10 +159,11 @@ func (f *operateFlags) followHangups(ctx context.Context) {
 	}()
 }
 
-// notifySocket is where systemd has the address of its socket.
+// notifySocket is the environment variable with the address of systemd's socket.
 const notifySocket = "NOTIFY_SOCKET"
 
-// notify tells systemd about the state of a service of Type=notify. Elsewhere it does nothing.
+// notify notifies systemd about the state of a service of Type=notify. Without systemd it does
+// nothing.
 func notify(state string) {
 	address := os.Getenv(notifySocket)
 	if address == "" {

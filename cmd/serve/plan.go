@@ -32,7 +32,7 @@ type planCmd struct {
 	JSON           bool   `name:"json" help:"Print one JSON object."`
 }
 
-// Run plans from config.json and, where they are there, the shards' headers.
+// Run plans from config.json and, if they exist, the headers of the shards.
 func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // 42 MiB instead of 34 for a trillion parameters, in three quarters of the time
 	path, o, disk, err := c.asked()
@@ -90,8 +90,8 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	return err
 }
 
-// addRouting adds the recorded routing of the model to o. It returns the curve of hits of --trace, and why a record is
-// ignored.
+// addRouting adds the recorded routing of the model to o. It returns the curve of hits of --trace,
+// and why a record is ignored.
 func (c *planCmd) addRouting(skeleton *meta.Model, o *dispatch.Options) (curve []dispatch.RoutingHits, ignored string) {
 	if c.Trace == "" {
 		o.Routing, ignored = keptRouting(c.CacheDir, skeleton)
@@ -103,7 +103,8 @@ func (c *planCmd) addRouting(skeleton *meta.Model, o *dispatch.Options) (curve [
 	return curve, ignored
 }
 
-// plan plans the model; with --draft self together with its self-draft, unless that is not expected to pay.
+// plan plans the model. With --draft self it includes the self-draft, unless that is not expected
+// to pay off.
 func (c *planCmd) plan(planner *dispatch.Planner, o dispatch.Options) (devicemap.Plan, dispatch.Options, *dispatch.SelfDraft, error) {
 	plan, alone, _, err := c.planSequences(planner, o)
 	o.MaxSequences = alone.MaxSequences
@@ -121,7 +122,8 @@ func (c *planCmd) plan(planner *dispatch.Planner, o dispatch.Options) (devicemap
 	return beside, options, self, err
 }
 
-// besideDraft are the options o for the part of the limit that a draft leaves the model; nil leaves all.
+// besideDraft returns the options o for the part of the limit that a self-draft leaves to the
+// model. If self is nil, that is all of it.
 func besideDraft(o dispatch.Options, plan devicemap.Plan, self *dispatch.SelfDraft) dispatch.Options {
 	limit := plan.Device(devicemap.CPU).LimitBytes
 	if self == nil || limit == 0 {
@@ -130,8 +132,8 @@ func besideDraft(o dispatch.Options, plan devicemap.Plan, self *dispatch.SelfDra
 	return within(o, limit, o.StrictMemory)
 }
 
-// fitBeside is what would keep all weights in memory. o are those of besideDraft; the limit of the result has room for the
-// model and its draft.
+// fitBeside returns the ways to keep all weights in memory. o are the result of besideDraft. The
+// limits in the result include the draft.
 func fitBeside(planner *dispatch.Planner, o dispatch.Options, plan devicemap.Plan, self *dispatch.SelfDraft) *dispatch.Fit {
 	fit, _ := planner.FitsWith(o, plan)
 	if fit == nil || self == nil {
@@ -144,7 +146,7 @@ func fitBeside(planner *dispatch.Planner, o dispatch.Options, plan devicemap.Pla
 	return fit
 }
 
-// draftLine is selfLine, if there is a draft.
+// draftLine returns selfLine, or "" if there is no draft.
 func draftLine(d *dispatch.SelfDraft) string {
 	if d == nil {
 		return ""
@@ -152,7 +154,7 @@ func draftLine(d *dispatch.SelfDraft) string {
 	return selfLine(d) + "\n"
 }
 
-// streamsLine says which prompts stream to a GPU, and where routed experts are.
+// streamsLine describes which prompts stream to a GPU, and where routed experts are.
 func streamsLine(plan *devicemap.Plan) (lines string) {
 	for _, text := range []string{plan.ExpertPlacement, dispatch.StreamsPrompts(plan)} {
 		if text != "" {
@@ -162,8 +164,8 @@ func streamsLine(plan *devicemap.Plan) (lines string) {
 	return lines
 }
 
-// servable fails with the error of serve for a model that serve rejects: it gets no plan. checkpoint
-// is nil if there are no weights.
+// servable returns the error of serve for a model that serve rejects, so that it gets no plan.
+// checkpoint is nil if there are no weights.
 func servable(path string, skeleton *meta.Model, checkpoint *loader.Checkpoint) error {
 	if checkpoint == nil {
 		return loader.CheckReadable(path, skeleton)
@@ -172,7 +174,8 @@ func servable(path string, skeleton *meta.Model, checkpoint *loader.Checkpoint) 
 	return err
 }
 
-// asked returns the values of the flags: the model, the options, and the rate of the disk, 0 to measure it.
+// asked returns the values of the flags: the model, the options, and the rate of the disk in bytes
+// per second, or 0 to measure it.
 func (c *planCmd) asked() (path string, o dispatch.Options, disk float64, err error) {
 	if path, err = c.path(); err != nil {
 		return path, o, disk, err
@@ -191,7 +194,7 @@ func (c *planCmd) asked() (path string, o dispatch.Options, disk float64, err er
 	return path, o, disk, err
 }
 
-// refine puts the flags that only plan has into a policy.
+// refine applies the flags that only plan has to a policy.
 func (c *planCmd) refine(p *devicemap.Policy) {
 	if c.NoSplit != "" {
 		p.NoSplit = strings.Split(c.NoSplit, ",")
@@ -202,15 +205,15 @@ func (c *planCmd) refine(p *devicemap.Policy) {
 	p.OffloadBuffers = c.OffloadBuffers
 }
 
-// predict adds to a report what speeds the plan lets expect. asked are the options of the plan, with
-// the tokens of a batch that it chose; dtype is what weights are loaded as.
+// predict adds the speeds expected for the plan to a report. asked are the options of the plan,
+// with the batch size that it chose. dtype is the dtype that weights are loaded as.
 func predict(report *dispatch.Report, planner *dispatch.Planner, asked dispatch.Options, dtype string, speeds dispatch.MachineSpeed) {
 	report.Probed = &speeds
 	report.Predicted = dispatch.Predict(planner.Skeleton(), report.Plan, dtype, speeds)
 	report.Helps = planner.WhatHelps(asked, report.Plan, dtype, speeds)
 }
 
-// hitsLine says how many experts the plan expects to find in their cache, and why.
+// hitsLine describes how many experts the plan expects to find in the cache, and why.
 func hitsLine(plan devicemap.Plan) string {
 	if plan.ExpertCacheBytes == 0 {
 		return ""
@@ -219,8 +222,8 @@ func hitsLine(plan devicemap.Plan) string {
 		devicemap.FormatSize(plan.ExpertCacheBytes), 100*plan.ExpertHitRate, plan.ExpertHitsFrom)
 }
 
-// codingLine says what coded weights of a plan save, or why none are coded. gain is how many times faster they are in
-// memory, 0 if the plan has not asked for it.
+// codingLine describes what coded weights of a plan save, or why no weights are coded. gain is
+// their speedup in memory, or 0 if the plan has not asked for it.
 func codingLine(c *dispatch.Coding, gain float64) string {
 	switch {
 	case c == nil && gain > 0:
@@ -250,7 +253,7 @@ func codingLine(c *dispatch.Coding, gain float64) string {
 	return fmt.Sprintf("compress: weights of %.1f GB are coded in %.1f GB, exactly%s%s\n", float64(c.PlainBytes)/gb, float64(c.Bytes)/gb, where, from)
 }
 
-// fitLine names the flags with which all weights stay in memory, each alone.
+// fitLine names the flags that keep all weights in memory. Each is sufficient alone.
 func fitLine(f *dispatch.Fit) string {
 	if f == nil {
 		return ""
@@ -269,7 +272,8 @@ func fitLine(f *dispatch.Fit) string {
 	return "all weights fit in memory with " + strings.Join(flags, ", or ") + "\n"
 }
 
-// limitText writes a limit as --max-memory reads it: in GiB if the step matters little, else in MiB.
+// limitText formats a limit for --max-memory: in GiB if rounding to GiB matters little, otherwise
+// in MiB.
 func limitText(bytes int64) string {
 	const step = 1 << 30
 	if gib := (bytes + step - 1) / step; gib >= 16 {
@@ -286,7 +290,7 @@ func unreadLine(skeleton *meta.Model) string {
 	return fmt.Sprintf("the published files hold %s more, for predicting several tokens ahead, which Heft does not read\n", devicemap.FormatSize(skeleton.UnreadBytes))
 }
 
-// warningLines are a plan's warnings for people.
+// warningLines formats a plan's warnings for people.
 func warningLines(warnings []string) string {
 	text := ""
 	for _, w := range warnings {
@@ -295,13 +299,13 @@ func warningLines(warnings []string) string {
 	return text
 }
 
-// noWeights reports whether a folder has a config and no weights, which is enough to plan.
+// noWeights reports whether a folder has a config but no weights. A config is enough to plan.
 func noWeights(s source) bool {
 	found, err := fs.Glob(s.files, "*.safetensors*")
 	return err == nil && len(found) == 0
 }
 
-// terminal says whether out is a terminal that shows colours, and how wide it is.
+// terminal reports whether out is a terminal that shows colours, and its width.
 func terminal(out cmdline.Output) (color bool, width int) {
 	const usual = 100
 	f, ok := out.Writer.(*os.File)
@@ -313,7 +317,7 @@ func terminal(out cmdline.Output) (color bool, width int) {
 	return tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", usual
 }
 
-// refused reports whether err is about the command line, not about the machine.
+// refused reports whether err is about the command line rather than the machine.
 func refused(err error) bool {
 	var pins *devicemap.PlacementError
 	var path *devicemap.UnknownPathError

@@ -15,7 +15,7 @@ import (
 )
 
 // skeletonAt builds the skeleton of a model from a bare config.json, or with the headers of its
-// shards. The checkpoint is nil if there are no shards. The caller closes it.
+// shards. The checkpoint is nil if there are no shards. Otherwise the caller closes it.
 func skeletonAt(path string) (*meta.Model, *loader.Checkpoint, error) {
 	if strings.HasSuffix(path, ".json") && !strings.HasSuffix(path, ".safetensors.index.json") {
 		config, err := meta.ReadConfigFile(path)
@@ -34,7 +34,7 @@ func skeletonAt(path string) (*meta.Model, *loader.Checkpoint, error) {
 	return skeleton, checkpoint, err
 }
 
-// shapeOf is the shape that a config from where alone describes.
+// shapeOf returns the skeleton that the config from where describes by itself.
 func shapeOf(where string, config *meta.Config, err error) (*meta.Model, *loader.Checkpoint, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", where, err)
@@ -46,20 +46,21 @@ func shapeOf(where string, config *meta.Config, err error) (*meta.Model, *loader
 	return skeleton, nil, nil
 }
 
-// printJSON prints one indented object.
+// printJSON prints v as an indented JSON object.
 func printJSON(out cmdline.Output, v any) error {
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }
 
-// probePlan measures this machine for a plan, in a quarter of its free memory at most.
-// A rate that cannot be measured is unknown.
+// probePlan measures this machine for a plan. It uses at most a quarter of the free memory. A rate
+// that cannot be measured stays unknown.
 func probePlan(ctx context.Context, o dispatch.Options, checkpoint *loader.Checkpoint) dispatch.MachineSpeed {
 	return known(dispatch.Probe(ctx, o, checkpoint, dispatch.HostMemory()/4))
 }
 
-// probeDisk measures the disk of a folder in bytes per second, 0 if that fails or there is no folder.
+// probeDisk measures the disk of a folder in bytes per second. It returns 0 if that fails or there
+// is no folder.
 func probeDisk(ctx context.Context, folder string) float64 {
 	if folder == "" {
 		return 0
@@ -71,12 +72,12 @@ func probeDisk(ctx context.Context, folder string) float64 {
 	return rate
 }
 
-// parseRate reads a number of bytes per second, "" as 0.
+// parseRate parses a number of bytes per second. "" means 0.
 func parseRate(text string) (float64, error) {
 	if text == "" {
 		return 0, nil
 	}
-	size, _ := strings.CutSuffix(text, "/s") // a size alone means per second, too
+	size, _ := strings.CutSuffix(text, "/s") // "/s" is optional
 	n, err := devicemap.ParseSize(size)
 	if err == nil && n <= 0 {
 		err = fmt.Errorf("got %d bytes per second, want more than 0", n)
@@ -87,7 +88,7 @@ func parseRate(text string) (float64, error) {
 	return float64(n), nil
 }
 
-// helpLine says for people what would make the model faster.
+// helpLine describes what would make the model faster.
 func helpLine(r *dispatch.Report) string {
 	if len(r.Helps) == 0 || r.Predicted.TokensPerSecond == nil {
 		return ""
@@ -133,7 +134,8 @@ func predictedLine(r dispatch.ModelSpeed) string {
 	return "predicted for this machine: " + strings.Join(parts, ", ") + "\n"
 }
 
-// figure prints a prediction with three significant digits, or all digits before the point.
+// figure formats a prediction with three significant digits, or all digits before the decimal
+// point.
 func figure(v float64) string {
 	if v >= 100 {
 		return fmt.Sprintf("%.0f", v)
@@ -141,7 +143,7 @@ func figure(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// compressName is exact for coded weights, else none.
+// compressName returns "exact" for coded weights, and otherwise "none".
 func compressName(f meta.QuantFormat) string {
 	if f.Row().Exact {
 		return dispatch.CompressExact.String()
@@ -149,7 +151,7 @@ func compressName(f meta.QuantFormat) string {
 	return dispatch.CompressNone.String()
 }
 
-// loadedAs is what [dispatch.Predict] calls the weights' form: the format that they are
+// loadedAs returns the form of the weights for [dispatch.Predict]: the format that they are
 // converted to, or dtype.
 func loadedAs(f meta.QuantFormat, dtype string) string {
 	if f != meta.QuantNone {

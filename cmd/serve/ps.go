@@ -22,7 +22,7 @@ type psCmd struct {
 	JSON     bool          `name:"json" help:"Print one JSON object."`
 }
 
-// activity is a body of GET /activity.
+// activity is the response of GET /activity.
 type activity struct {
 	Seconds float64
 	Models  []struct {
@@ -58,17 +58,17 @@ type psModel struct {
 	LimitBytes      int64    `json:"limit_bytes"`
 	Running         int      `json:"running"`
 	Waiting         int      `json:"waiting"`
-	KVUsage         float64  `json:"kv_usage"` // as a part of 1
+	KVUsage         float64  `json:"kv_usage"` // from 0 to 1
 	TokensPerSecond float64  `json:"tokens_per_second"`
 }
 
 type psTier struct {
 	Tier           devicemap.Device `json:"tier"`
 	Bytes          int64            `json:"bytes"`
-	BytesPerSecond float64          `json:"bytes_per_second"` // of a GPU not counted, 0
+	BytesPerSecond float64          `json:"bytes_per_second"` // 0 for a GPU, whose bytes are not counted
 }
 
-// name of a tier as people read it.
+// name returns the tier's name for people.
 func (t psTier) name() string {
 	if i, ok := t.Tier.GPU(); ok {
 		return "gpu " + strconv.Itoa(i)
@@ -108,7 +108,7 @@ func (c *psCmd) Run(ctx context.Context, out cmdline.Output) error {
 	return printServed(out, models)
 }
 
-// modelRates joins two readings. Models that are not loaded follow those that are.
+// modelRates joins two readings. Models that are not loaded come last.
 func modelRates(before, after activity, known []repl.Model) []psModel {
 	list := []psModel{}
 	seconds := after.Seconds - before.Seconds

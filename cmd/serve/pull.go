@@ -13,9 +13,9 @@ import (
 	"github.com/heftai/heft/internal/hub"
 )
 
-// pullCmd is serve pull. Hub and cache are those of the Python package huggingface_hub,
-// which the variables HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH and
-// HF_HUB_OFFLINE set.
+// pullCmd is serve pull. It uses the hub and the cache of the Python package huggingface_hub, which
+// the variables HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH and HF_HUB_OFFLINE
+// configure.
 type pullCmd struct {
 	modelFlags
 	Revision    string   `help:"Download this branch, tag or commit (default: main)." placeholder:"R"`
@@ -25,7 +25,8 @@ type pullCmd struct {
 	JSON        bool     `name:"json" help:"Print one JSON object."`
 }
 
-// Run pulls the model, shows progress on stderr, and prints the folder of the snapshot. Of ORG/NAME:TYPE it is the GGUF file.
+// Run pulls the model, shows progress on stderr, and prints the folder of the snapshot. For
+// ORG/NAME:TYPE it prints the GGUF file.
 func (c *pullCmd) Run(ctx context.Context, out cmdline.Output, diagnostics cmdline.Diagnostics) error {
 	path, err := c.path()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// hubClient is a client for the hub and the cache that the environment names.
+// hubClient returns a client for the hub and the cache that the environment names.
 func hubClient(connections int) (*hub.Client, error) {
 	config, err := hub.UserEnvironment()
 	if err != nil {
@@ -24,8 +24,8 @@ func hubClient(connections int) (*hub.Client, error) {
 	return hub.New(config)
 }
 
-// skeletonOnHub builds the skeleton of a model that is not in the cache from its config.json and the
-// headers of its shards alone. err is the error of opening the model. If err is not a
+// skeletonOnHub builds the skeleton of a model that is not in the cache. It fetches only its
+// config.json and the headers of its shards. err is the error of opening the model. If err is not a
 // *hub.MissingError, skeletonOnHub returns it.
 func skeletonOnHub(ctx context.Context, err error) (*meta.Model, error) {
 	var missing *hub.MissingError

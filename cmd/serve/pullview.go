@@ -11,23 +11,23 @@ import (
 	"github.com/heftai/heft/internal/hub"
 )
 
-// A pullView shows how a pull goes: on a terminal a bar for each file that comes and one
-// for all, elsewhere a line for each file that is there and one from time to time.
+// A pullView shows the progress of a pull: on a terminal a bar for each file in transfer and one
+// for the total, elsewhere a line for each finished file and one from time to time.
 type pullView struct {
 	out      io.Writer
 	terminal bool
 	now      func() time.Time
 
-	active []hub.Progress // files that have begun and are not all there, in that order
+	active []hub.Progress // files in transfer, in the order of their start
 	all    hub.Progress
-	bars   int // lines that the bars take on the terminal now
+	bars   int // lines of bars on the terminal now
 	drawn  time.Time
-	rate   float64 // bytes a second, the last ones counting most
+	rate   float64 // bytes per second, a moving average
 	since  time.Time
-	before int64 // bytes that had come by since
+	before int64 // bytes transferred before since
 }
 
-// How often a terminal is redrawn, and how often a line is written elsewhere.
+// Intervals of redrawing a terminal and of lines elsewhere.
 const (
 	redraw = 100 * time.Millisecond
 	report = 10 * time.Second
@@ -41,7 +41,7 @@ func newPullView(out cmdline.Diagnostics) *pullView {
 	return v
 }
 
-// tell takes one piece of news. It is called by one goroutine at a time.
+// tell processes a progress event. Calls must not be concurrent.
 func (v *pullView) tell(p hub.Progress) {
 	v.all = p
 	now := v.now()
@@ -77,7 +77,7 @@ func (v *pullView) set(p hub.Progress) {
 	v.active = append(v.active, p)
 }
 
-// done writes the line of a file of which all bytes have come, once.
+// done writes the line of a completely transferred file, once.
 func (v *pullView) done(p hub.Progress) {
 	kept, was := v.active[:0], false
 	for _, a := range v.active {
@@ -89,7 +89,7 @@ func (v *pullView) done(p hub.Progress) {
 	}
 	v.active = kept
 	if !was {
-		return // it was in the cache, or arrived in one piece with its hash
+		return // it was cached, or arrived with its hash in one event
 	}
 	v.erase()
 	fmt.Fprintf(v.out, "%s  %s\n", shown(p.File), gib(p.Total))
@@ -98,7 +98,7 @@ func (v *pullView) done(p hub.Progress) {
 	}
 }
 
-// end takes the bars away and sums up.
+// end removes the bars and prints a summary.
 func (v *pullView) end(s *hub.Snapshot) {
 	v.erase()
 	if s == nil {
@@ -128,7 +128,7 @@ func (v *pullView) draw() {
 	v.bars++
 }
 
-// total is how far all is, how fast, and how long it still takes.
+// total formats the progress of the pull, its rate and the remaining time.
 func (v *pullView) total() string {
 	s := gib(v.all.AllDone) + " of " + gib(v.all.AllTotal)
 	if v.rate > 0 {
@@ -138,7 +138,7 @@ func (v *pullView) total() string {
 	return s
 }
 
-// bar is a share as a bar and a percentage.
+// bar formats a share as a bar and a percentage.
 func bar(done, total int64) string {
 	const width = 24
 	share := 1.0
@@ -159,7 +159,7 @@ func shown(name string) string {
 	}, name)
 }
 
-// fit keeps the end of a long text, where shards differ.
+// fit truncates a long text at the front, because the names of shards differ at the end.
 func fit(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return "…" + string(r[len(r)-n+1:])

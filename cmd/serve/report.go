@@ -10,14 +10,14 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// A reporter answers GET /plan at once. It measures the machine in the background once the
-// model is loaded and the server has been idle for a moment. A request interrupts the
-// measurement, which is then repeated later. Until it is done no speeds are predicted.
+// A reporter answers GET /plan without delay. It measures the machine in the background once the
+// model is loaded and the server has been idle for a moment. A request interrupts the measurement,
+// which is repeated later. No speeds are predicted before it is complete.
 type reporter struct {
 	model  *dispatch.Model
-	asked  dispatch.Options // that the plan was made for
+	asked  dispatch.Options // from which the plan was made
 	probe  func(context.Context) (dispatch.MachineSpeed, error)
-	busy   func() bool // the machine has better things to do
+	busy   func() bool // weights load or requests run
 	settle time.Duration
 
 	stop context.CancelFunc
@@ -28,11 +28,11 @@ type reporter struct {
 }
 
 const (
-	// leastRoom is the memory that the probe may always take, out of the runtime's share.
+	// leastRoom is the memory in bytes that the probe may always use, out of the runtime's share.
 	leastRoom = 32 << 20
-	// settled is how long nothing happens before the machine is measured.
+	// settled is how long the server must be idle before the machine is measured.
 	settled = 500 * time.Millisecond
-	// glance is how soon a measurement gives way to a request.
+	// glance is the interval at which a measurement checks for requests.
 	glance = 5 * time.Millisecond
 )
 
@@ -46,7 +46,7 @@ func newReporter(model *dispatch.Model, g *generate.Model, plan devicemap.Plan, 
 	return &reporter{
 		model: model, asked: asked, settle: settled, report: report,
 		probe: func(ctx context.Context) (dispatch.MachineSpeed, error) {
-			if model.Status().MemoryLimit < host.LimitBytes { // it has fallen
+			if model.Status().MemoryLimit < host.LimitBytes { // the limit has fallen
 				return model.Probe(ctx, leastRoom)
 			}
 			return model.Probe(ctx, room)
@@ -59,7 +59,7 @@ func newReporter(model *dispatch.Model, g *generate.Model, plan devicemap.Plan, 
 	}
 }
 
-// start begins to wait for a moment to measure in.
+// start starts waiting for an idle moment to measure in.
 func (r *reporter) start() {
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(context.Background())
@@ -71,7 +71,7 @@ func (r *reporter) start() {
 	}()
 }
 
-// close ends a measurement, and waits for its end. The model is used no more.
+// close stops a measurement and waits for its end. Afterwards the reporter does not use the model.
 func (r *reporter) close() {
 	if r.stop != nil {
 		r.stop()
@@ -79,7 +79,7 @@ func (r *reporter) close() {
 	}
 }
 
-// quiet waits until nothing has happened for a while; it is false if ctx has ended first.
+// quiet waits until the server has been idle for a while. It returns false if ctx ends first.
 func (r *reporter) quiet(ctx context.Context) bool {
 	for since := time.Now(); ; {
 		if r.busy() {
@@ -125,7 +125,7 @@ func (r *reporter) measure(ctx context.Context) bool {
 	return true
 }
 
-// now returns the plan as it holds now, with predicted speeds and those measured so far.
+// now returns the current plan, with predicted speeds and those measured so far.
 func (r *reporter) now() any {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -51,14 +51,13 @@ type runCmd struct {
 	LogLevel        string        `help:"Log at this level and above (default ${default})." enum:"debug,info,warn,error" default:"info" placeholder:"debug|info|warn|error"`
 
 	view    *loadView
-	backend func(batches.Backend) // is called with what answers lines of batches, if not nil
-	lost    chan error            // why the server ends, if a GPU was lost
-	offline bool                  // no client waits: only the tokens per second of all requests matter
+	backend func(batches.Backend) // if not nil, called with the backend that answers batches
+	lost    chan error            // receives why the server ends, if a GPU was lost
+	offline bool                  // no client waits: only the throughput of all requests matters
 }
 
-// Run makes the model ready without loading it, listens, serves, and drains on SIGTERM or
-// SIGINT. It takes the port only once flags, config, headers and tokenizer are known to be
-// good.
+// Run makes the model ready without loading it, listens, serves, and drains on SIGTERM or SIGINT.
+// It opens the port only after checking the flags, config, headers and tokenizer.
 func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	if err := errors.Join(c.check(), c.log()); err != nil {
 		return err
@@ -72,7 +71,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	}
 	heap := limitHeap()
 	defer heap.restore()
-	background, end := context.WithCancel(context.WithoutCancel(ctx)) // of models, beyond a signal
+	background, end := context.WithCancel(context.WithoutCancel(ctx)) // of models; outlives a signal
 	defer end()
 	c.lost = make(chan error, 1)
 	s, err := c.build(background, w)
@@ -87,7 +86,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	}
 	defer listener.Close()
 	leaveRoom(s.fleet.threads(), 0)
-	// From here on there is something to drain; a signal before ends the process at once.
+	// From here on there is something to drain. An earlier signal ends the process at once.
 	ctx, stop := c.catchSignals(ctx)
 	defer stop()
 	failed := make(chan error, 1)
@@ -120,8 +119,8 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	return c.drain(s.server, s.fleet.models)
 }
 
-// catchSignals returns a context that ends with SIGINT, SIGTERM, or SIGHUP of a terminal that closes. SIGPIPE is
-// ignored: if the reader of the log ends, requests continue.
+// catchSignals returns a context that ends with SIGINT, SIGTERM, or SIGHUP from a closing terminal.
+// It ignores SIGPIPE: requests continue if the reader of the log exits.
 func (c *runCmd) catchSignals(ctx context.Context) (context.Context, context.CancelFunc) {
 	signal.Ignore(syscall.SIGPIPE)
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -131,15 +130,16 @@ func (c *runCmd) catchSignals(ctx context.Context) (context.Context, context.Can
 	return signal.NotifyContext(ctx, signals...)
 }
 
-// deviceLost ends the server. The requests that ran have failed, and all others would.
+// deviceLost ends the server after a device is lost. The running requests have failed, and later
+// ones would fail.
 func (c *runCmd) deviceLost(err *dispatch.DeviceError) {
 	select {
 	case c.lost <- err:
-	default: // it ends already
+	default: // the server is ending already
 	}
 }
 
-// check refuses values that have no meaning.
+// check rejects invalid values.
 func (c *runCmd) check() error {
 	switch {
 	case c.Port < 0 || c.Port > 65535:
@@ -160,7 +160,7 @@ func (c *runCmd) check() error {
 	return errors.Join(c.checkHost(), c.servedFlags.check(), c.draftFlags.check(), c.accessFlags.check(), c.storeFlags.check(), c.kvStoreFlags.check())
 }
 
-// checkHost refuses a host with a port or a scheme, and takes an IPv6 address without its brackets.
+// checkHost rejects a host with a port or a scheme. It removes the brackets of an IPv6 address.
 func (c *runCmd) checkHost() error {
 	if bare, ok := strings.CutPrefix(c.Host, "["); ok && strings.HasSuffix(bare, "]") {
 		c.Host = strings.TrimSuffix(bare, "]")
@@ -197,7 +197,7 @@ func (c *runCmd) log() error {
 	return nil
 }
 
-// drain refuses new requests and waits for those that run.
+// drain rejects new requests and waits for the running ones.
 func (c *runCmd) drain(server *http.Server, m *generate.Models) error {
 	slog.Info("draining", "timeout_seconds", c.ShutdownTimeout.Seconds())
 	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownTimeout)
@@ -212,8 +212,8 @@ func (c *runCmd) drain(server *http.Server, m *generate.Models) error {
 	return nil
 }
 
-// queue converts the value of --max-queue for the engine, for which 0 means its default and a
-// negative number means no queue.
+// queue converts the value of --max-queue for the engine, where 0 means the default and a negative
+// number means no queue.
 func queue(n int) int {
 	if n == 0 {
 		return -1
@@ -221,7 +221,7 @@ func queue(n int) int {
 	return n
 }
 
-// checkDevices refuses plans for devices that this build does not compute on.
+// checkDevices rejects plans for devices that this build does not support.
 func checkDevices(plan devicemap.Plan) error {
 	for _, d := range plan.Devices {
 		if _, gpu := d.Device.GPU(); gpu && dispatch.GPUCode {
@@ -234,7 +234,7 @@ func checkDevices(plan devicemap.Plan) error {
 	return nil
 }
 
-// warnPlan logs the plan's warnings and what each device holds.
+// warnPlan logs the plan's warnings and the contents of each device.
 func warnPlan(plan devicemap.Plan) {
 	for _, w := range plan.Warnings {
 		slog.Warn(w)

@@ -9,12 +9,13 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// usualSequences is --max-batch of a model whose weights are in memory, and streamedSequences of one whose
-// weights stream: a pass for more sequences takes little longer then.
+// usualSequences is the default of --max-batch if the weights are in memory, and streamedSequences
+// if they stream. A pass over streamed weights takes little longer for more sequences.
 const usualSequences, streamedSequences = 16, 64
 
-// planSequences plans o for --max-batch sequences at once, or without it for as many as suit the plan; the options that it
-// returns have the number. It also reports whether a larger number may be faster because weights stream.
+// planSequences plans o for --max-batch sequences or, without the flag, for a number that suits the
+// plan. The returned options have the number. It also reports whether a larger number may be faster
+// because weights stream.
 func (f *sizeFlags) planSequences(p *dispatch.Planner, o dispatch.Options) (plan devicemap.Plan, planned dispatch.Options, streams bool, err error) {
 	o.MaxSequences = cmp.Or(f.MaxBatch, usualSequences)
 	plan, planned, err = p.Plan(o)
@@ -24,13 +25,13 @@ func (f *sizeFlags) planSequences(p *dispatch.Planner, o dispatch.Options) (plan
 	o.MaxSequences = streamedSequences
 	more, with, err := p.Plan(o)
 	if err != nil || more.BelowLeast || more.DiskBytesPerToken > plan.DiskBytesPerToken {
-		return plan, planned, true, nil // more take memory from weights
+		return plan, planned, true, nil // more sequences take memory from weights
 	}
 	return more, with, true, nil
 }
 
-// sequencesOf returns how many sequences of a model run at once. Where no client waits it is as many as this
-// machine is expected to generate fastest, of which it measures the speed.
+// sequencesOf returns how many sequences of a model run at once. If no client waits, it measures
+// this machine and returns the number with the highest expected throughput.
 func (c *runCmd) sequencesOf(ctx context.Context, d *draft) int {
 	if c.MaxBatch > 0 {
 		return c.MaxBatch

@@ -24,10 +24,10 @@ import (
 	"github.com/heftai/heft/text"
 )
 
-// A service is the models wired for HTTP.
+// A service serves the models over HTTP.
 type service struct {
 	fleet   *fleet
-	first   *loaded // the model that is loaded at the start; nil: requests load all
+	first   *loaded // the model loaded at the start; nil if requests load all models
 	batches *batches.Server
 	server  *http.Server
 	prompts *dispatch.KVStore // nil without --kv-store
@@ -36,19 +36,19 @@ type service struct {
 func (s *service) close() {
 	s.batches.Stop()
 	s.fleet.models.Close()
-	s.prompts.Close() // the models have written to it
+	s.prompts.Close() // after the models, which write to it
 }
 
-// A request has the models and options of the command line.
+// A request has the models and options that the command line requests.
 type request struct {
 	models  []servedModel
-	eager   bool // the first model is loaded at the start
+	eager   bool // load the first model at the start
 	options dispatch.Options
 	others  []otherAdapter
 }
 
-// find reads the flags and finds the models' files. On a terminal it offers to pull a model
-// that is not in the hub's cache.
+// find reads the flags and finds the models' files. On a terminal it offers to pull a model that is
+// missing from the hub's cache.
 func (c *runCmd) find(ctx context.Context, k *kong.Context) (request, error) {
 	c.checkSurroundings()
 	w, err := c.request()
@@ -89,8 +89,8 @@ func (c *runCmd) request() (w request, err error) {
 	return w, err
 }
 
-// build loads the first model, unless only --models-dir names models, and wires HTTP. Unless Lazy is set, it starts to
-// read weights in the background.
+// build loads the first model, unless only --models-dir names models, and sets up HTTP. Unless Lazy
+// is set, it starts to read weights in the background.
 func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 	prompts, err := c.kvStoreFlags.open()
 	if err != nil {
@@ -129,18 +129,18 @@ func (c *runCmd) build(ctx context.Context, w request) (*service, error) {
 	return s, nil
 }
 
-// loaded is a model that is loaded.
+// loaded is a loaded model.
 type loaded struct {
 	name       string
 	checkpoint *loader.Checkpoint
 	model      *dispatch.Model
 	generator  *generate.Model
 	report     *reporter
-	drafter    *drafter        // nil: there is none
-	selfNeeds  float64         // of a draft by itself, see generate.Options.DraftNeeds; 0: there is none
+	drafter    *drafter        // nil if there is none
+	selfNeeds  float64         // of a self-draft, see generate.Options.DraftNeeds; 0 without one
 	dropSelf   func(l *loaded) // closes it
-	share      int64           // of memory, while another model needs the rest; 0 is that of the plan
-	adapters   int64           // memory for adapters that come and go, which all models have together
+	share      int64           // of memory, while another model needs the rest; 0 for the whole plan
+	adapters   int64           // memory for adapters on demand, shared by all models
 }
 
 func (l *loaded) close() {
@@ -154,29 +154,29 @@ func (l *loaded) close() {
 	if l.model != nil {
 		l.model.Close()
 	}
-	_ = l.checkpoint.Close() // opened for reading
+	_ = l.checkpoint.Close() // opened for reading only
 }
 
-// A draft is a model whose headers and text are read, and which is not planned yet.
+// A draft is a model whose headers and text have been read but that has not been planned yet.
 type draft struct {
 	name       string
 	skeleton   *meta.Model
-	planner    *dispatch.Planner // of skeleton
+	planner    *dispatch.Planner // for skeleton
 	checkpoint *loader.Checkpoint
 	options    dispatch.Options
 	words      func() (generate.Text, error) // waits until they are read
 	drafter    *drafter
-	self       *dispatch.SelfDraft // nil without --draft self, or if it is declined
-	offered    *dispatch.SelfDraft // also if it is declined
+	self       *dispatch.SelfDraft // nil without --draft self, or if declined
+	offered    *dispatch.SelfDraft // even if declined
 	dropSelf   func(l *loaded)
 }
 
-// open reads config and headers of a model, and begins to read its text. The caller binds the draft, or closes its
-// checkpoint.
+// open reads config and headers of a model, and starts to read its text. The caller must bind the
+// draft or close its checkpoint.
 func (c *runCmd) open(m servedModel, options dispatch.Options) (*draft, error) {
 	read := make(chan error, 1)
 	var words generate.Text
-	go func() { // while headers are read: a large vocabulary takes as long
+	go func() { // concurrently with the headers, because a large vocabulary takes as long
 		var err error
 		words, err = generate.ReadText(m.source.where(), m.source.files)
 		read <- err
@@ -188,7 +188,7 @@ func (c *runCmd) open(m servedModel, options dispatch.Options) (*draft, error) {
 	d := &draft{name: m.name, skeleton: skeleton, planner: dispatch.NewPlanner(skeleton), checkpoint: checkpoint, options: options}
 	d.words = func() (generate.Text, error) { err := <-read; return words, err }
 	if err := c.applyDtype(skeleton, &d.options); err != nil {
-		_ = checkpoint.Close() // the error tells more
+		_ = checkpoint.Close() // the first error is more useful
 		return nil, err
 	}
 	d.options.Routing = usualRouting(c.CacheDir, skeleton)
@@ -196,7 +196,8 @@ func (c *runCmd) open(m servedModel, options dispatch.Options) (*draft, error) {
 	return d, nil
 }
 
-// bind makes a model of a draft that is planned, and starts its engine. ctx is that of background work.
+// bind makes a model from a planned draft and starts its engine. ctx is the context of background
+// work.
 func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, options dispatch.Options) (*loaded, error) {
 	l := &loaded{name: d.name, checkpoint: d.checkpoint, drafter: d.drafter, adapters: options.AdapterMemory}
 	err := checkDevices(plan)
@@ -253,7 +254,8 @@ func noteCoding(d *draft, plan devicemap.Plan, options dispatch.Options) {
 	}
 }
 
-// generator joins the model and its text, for so many sequences at once. The engine runs then.
+// generator joins the model and its text, for the given number of sequences at once. It starts the
+// engine.
 func (c *runCmd) generator(l *loaded, words generate.Text, sequences int) (*generate.Model, error) {
 	guesses, err := c.draftTokens()
 	if err != nil {

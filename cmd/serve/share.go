@@ -8,7 +8,8 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// takes is the memory that l may take, without the rows that count once. Its tokenizer and its description are a part of it.
+// takes returns the memory that l may use, including its tokenizer and its description but not the
+// rows that count once.
 func (l *loaded) takes() int64 {
 	host := l.model.Plan().Device(devicemap.CPU)
 	used := host.Used()
@@ -18,9 +19,10 @@ func (l *loaded) takes() int64 {
 	return max(used-dispatch.RuntimeBytes-host.RequestBytes-l.adapters, 1)
 }
 
-// shrink lets the loaded models keep only what they need while they are in use: their copies of weights and the pages of
-// the KV cache beyond one sequence leave. They take others bytes. It reports whether that made room. Open calls it,
-// before the new model's memory is allocated.
+// shrink reduces the loaded models to what they need while in use: it frees copies of weights, and
+// the pages of the KV cache beyond one sequence. others is the memory that they took before, in
+// bytes. It reports whether they take less now. Open calls it before it allocates the new model's
+// memory.
 func (f *fleet) shrink(others int64) bool {
 	f.shares.Lock()
 	defer f.shares.Unlock()
@@ -41,7 +43,7 @@ func (f *fleet) shrink(others int64) bool {
 	return true
 }
 
-// widen gives models that have shrunk the memory that is left, the first ones first.
+// widen returns free memory to models that have shrunk, starting with the first ones.
 func (f *fleet) widen() {
 	f.shares.Lock()
 	defer f.shares.Unlock()

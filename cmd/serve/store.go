@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/internal/cmdline"
 )
 
-// storeFlags say where responses, files and batches are kept.
+// storeFlags configure where responses, files and batches are stored.
 type storeFlags struct {
 	Store      string `help:"Keep responses, files and batches in this folder (default: responses in memory)." placeholder:"DIR"`
 	StoreLimit string `help:"Limit --store to this size by dropping old responses (default ${default})." default:"1GiB" placeholder:"SIZE"`
@@ -26,7 +26,7 @@ func (f *storeFlags) limit() (int64, error) {
 	return n, nil
 }
 
-// open returns the store of the folder, nil without one.
+// open opens the store of the folder. It returns nil without one.
 func (f *storeFlags) open() (*store.Store, error) {
 	if f.Store == "" {
 		return nil, nil
@@ -42,7 +42,7 @@ func (f *storeFlags) open() (*store.Store, error) {
 	return s, nil
 }
 
-// openBatches returns the files and batches of a store, which may be nil.
+// openBatches opens the files and batches of a store. s may be nil.
 func openBatches(s *store.Store) (*batches.Server, error) {
 	b, err := batches.Open(s)
 	if err != nil {

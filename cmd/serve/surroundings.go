@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/topology"
 )
 
-// checkSurroundings logs which resources the process lacks, and continues without them.
+// checkSurroundings logs which resources the process lacks. It does not stop the process.
 func (f *sizeFlags) checkSurroundings() {
 	if dir := measurementsDir(f.CacheDir); dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

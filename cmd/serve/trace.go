@@ -16,15 +16,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A stepper generates tokens with a batch.
+// A stepper generates tokens for a batch of sequences.
 type stepper struct {
 	batch  *dispatch.Batch
 	rng    *rand.Rand
 	vocab  int
-	choose bool // the model chooses tokens; else they are random
+	choose bool // the model chooses tokens; otherwise they are random
 }
 
-// step runs a pass and sets the next tokens.
+// step runs a pass and chooses the next tokens.
 func (s *stepper) step(ctx context.Context, m *dispatch.Model) error {
 	logits, err := m.Forward(ctx, s.batch)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *stepper) step(ctx context.Context, m *dispatch.Model) error {
 	return nil
 }
 
-// draw draws a token with the probabilities of logits.
+// draw draws a token from the distribution given by logits.
 func draw(logits []float32, rng *rand.Rand) int32 {
 	most := float32(math.Inf(-1))
 	for _, v := range logits {
@@ -60,8 +60,8 @@ func draw(logits []float32, rng *rand.Rand) int32 {
 	return int32(len(logits) - 1)
 }
 
-// saveTrace writes the recorded routing to path, and keeps it in folder for plans. It returns the hits of
-// a replay in a cache with room for so many bytes of experts.
+// saveTrace writes the recorded routing to path, and to folder for later plans. It returns the hits
+// of a replay with a cache of the given bytes.
 func saveTrace(m *dispatch.Model, path, folder string, bytes int64) (*dispatch.RoutingHits, error) {
 	routing, err := m.Routing()
 	if err != nil {
@@ -71,7 +71,7 @@ func saveTrace(m *dispatch.Model, path, folder string, bytes int64) (*dispatch.R
 	return &hits, keepTrace(m, routing, path, folder)
 }
 
-// keepTrace writes a routing to path, and to folder unless that is "".
+// keepTrace writes a routing to path and, unless it is "", to folder.
 func keepTrace(m *dispatch.Model, routing *dispatch.Routing, path, folder string) error {
 	if err := routing.Save(path); err != nil || folder == "" {
 		return err
@@ -82,7 +82,7 @@ func keepTrace(m *dispatch.Model, routing *dispatch.Routing, path, folder string
 	return routing.Save(dispatch.RoutingFile(folder, m.Skeleton()))
 }
 
-// readRouting reads a routing for a plan. If the file is damaged it returns a warning that says so.
+// readRouting reads a routing for a plan. If the file is damaged, it returns a warning.
 func readRouting(path string, skeleton *meta.Model) (routing *dispatch.Routing, warning string) {
 	routing, err := dispatch.ReadRouting(path, skeleton)
 	if err != nil {
@@ -93,8 +93,8 @@ func readRouting(path string, skeleton *meta.Model) (routing *dispatch.Routing, 
 
 func ignoredRouting(err error) string { return fmt.Sprintf("ignoring the routing trace: %v", err) }
 
-// keptRouting reads the routing that serving, or bench --trace, keeps for models of this shape. nil
-// means none.
+// keptRouting reads the routing that serving, or bench --trace, has stored for models of this
+// shape. It returns nil if there is none.
 func keptRouting(cache string, skeleton *meta.Model) (routing *dispatch.Routing, warning string) {
 	folder := measurementsDir(cache)
 	if folder == "" {
@@ -107,7 +107,7 @@ func keptRouting(cache string, skeleton *meta.Model) (routing *dispatch.Routing,
 	return routing, ""
 }
 
-// usualRouting is keptRouting with the warning logged.
+// usualRouting is like keptRouting, but logs the warning.
 func usualRouting(cache string, skeleton *meta.Model) *dispatch.Routing {
 	routing, warning := keptRouting(cache, skeleton)
 	if warning != "" {
@@ -116,7 +116,7 @@ func usualRouting(cache string, skeleton *meta.Model) *dispatch.Routing {
 	return routing
 }
 
-// hitsTable prints the hits of a routing by the size of the cache.
+// hitsTable formats the hits of a routing by the size of the cache.
 func hitsTable(routing *dispatch.Routing, curve []dispatch.RoutingHits) string {
 	if len(curve) == 0 {
 		return ""

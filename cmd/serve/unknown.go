@@ -9,16 +9,16 @@ import (
 	"github.com/heftai/heft/internal/spelling"
 )
 
-// isWord reports whether a model's name could be a mistyped command: it names no path and no
-// model with an organisation.
+// isWord reports whether a model's name could be a mistyped command: it is neither a path nor a
+// name with an organisation.
 func isWord(m string) bool {
 	return m != "" && !strings.ContainsAny(m, `/\.@:`)
 }
 
-// unknownCommand is the error of a word that is neither a command nor a model.
+// unknownCommand returns the error for a word that is neither a command nor a model.
 func unknownCommand(word string, commands []*kong.Node) error {
 	names := make([]string, 0, len(commands))
-	closest, distance := "", 3 // more than two letters apart is not a misspelling
+	closest, distance := "", 3 // three or more edits are not a misspelling
 	for _, c := range commands {
 		if c.Hidden {
 			continue
