@@ -15,14 +15,15 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// mover reads the frozen parameters of all models of the process, arena is the memory that they take.
+// mover reads the frozen parameters of all models of the process. arena is the memory that they
+// use.
 var (
 	mover residency.Mover
 	arena = hostmem.Arena{Ledger: new(hostmem.Ledger)}
 )
 
-// base holds the frozen parameters of a model, where serving holds its weights: in a residency.Store.
-// Passes use it one after another, each from Hold to leave.
+// base holds the frozen parameters of a model in a residency.Store, as serving holds its weights.
+// Passes use it one at a time, each from hold to leave.
 type base struct {
 	meta    *meta.Model
 	program *nn.Program
@@ -30,7 +31,8 @@ type base struct {
 	frozen  map[*meta.Param]bool
 	stacks  map[*meta.Module]bool // stacks of experts with frozen parameters
 	place   placement
-	// converter converts the matrices of converted, with their sizes after that; nil for none.
+	// converter converts the matrices of converted, which maps them to their converted sizes. It is
+	// nil if there are none.
 	converter backend.Converter
 	converted map[*meta.Param]int64
 
@@ -40,7 +42,7 @@ type base struct {
 	read  int64 // bytes that closed stores have read
 }
 
-// newBase finds the frozen parameters in a checkpoint. It reads none.
+// newBase finds the frozen parameters in a checkpoint. It reads no weights.
 func newBase(m *meta.Model, p *nn.Program, binding *loader.Binding, frozen map[*meta.Param]bool, o options) (*base, error) {
 	b := &base{meta: m, program: p, binding: binding, frozen: frozen, stacks: map[*meta.Module]bool{}, place: o.place}
 	if o.quantize != meta.QuantNone {
@@ -58,7 +60,7 @@ func newBase(m *meta.Model, p *nn.Program, binding *loader.Binding, frozen map[*
 	return b, b.open()
 }
 
-// open makes the store, if there is none. It needs mu.
+// open creates the store if there is none. The caller must hold mu.
 func (b *base) open() (err error) {
 	if b.store == nil {
 		b.store, b.plan, err = b.place.open(b)
@@ -66,7 +68,8 @@ func (b *base) open() (err error) {
 	return err
 }
 
-// newStore makes a store with the given map, whose units stream through a window of so many bytes; 0 leaves them to the store.
+// newStore creates a store with the given map. window is the memory in bytes that units stream
+// through; 0 lets the store choose.
 func (b *base) newStore(devices devicemap.Map, window int64) (*residency.Store, error) {
 	s, err := residency.New(b.meta.Root, storeUnits(b.program), b.binding, devices, residency.Options{
 		Arena: &arena, Mover: &mover, WholeStacks: true, UnitWindow: window,
@@ -78,7 +81,7 @@ func (b *base) newStore(devices devicemap.Map, window int64) (*residency.Store, 
 	return s, nil
 }
 
-// quantise chooses the frozen matrices that are converted.
+// quantise chooses the frozen matrices to convert.
 func (b *base) quantise(format meta.QuantFormat) (err error) {
 	if b.place.set() {
 		return fmt.Errorf("model: weights that are converted to %v stay in memory: omit MaxMemory and DeviceMap", format)
@@ -107,7 +110,7 @@ func (b *base) quantise(format meta.QuantFormat) (err error) {
 	return nil
 }
 
-// storeUnits are the program's units in the terms of residency.
+// storeUnits converts the program's units to units of package residency.
 func storeUnits(p *nn.Program) []residency.Unit {
 	nodes := func(list []nn.Node) (out []residency.Node) {
 		for _, n := range list {
@@ -122,10 +125,10 @@ func storeUnits(p *nn.Program) []residency.Unit {
 	return out
 }
 
-// streams reports whether parameters move between units.
+// streams reports whether frozen parameters move between units.
 func (b *base) streams() bool { return b != nil && b.place.set() }
 
-// expect sets the order of the units in the next pass.
+// expect announces the order of the units in the next pass.
 func (b *base) expect(units []int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,14 +139,14 @@ func (b *base) expect(units []int) error {
 	return nil
 }
 
-// packed returns the bytes for packed weights of a unit.
+// packed returns the bytes reserved for packed weights of a unit.
 func (b *base) packed() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.plan.packed
 }
 
-// close frees the memory of the store. The next pass makes it again.
+// close frees the store's memory. The next pass opens it again.
 func (b *base) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,10 +160,10 @@ func (b *base) close() {
 // sweep is one pass's use of a base. The zero value uses none.
 type sweep struct {
 	base *base
-	unit int // 1 + the unit that is acquired, 0 for none
+	unit int // 1 + the acquired unit, 0 for none
 }
 
-// hold acquires unit i in place of the one that was acquired before. next is the one that follows, or -1.
+// hold acquires unit i and releases the previous one. next is the unit after i, or -1.
 func (s *sweep) hold(i, next int) error {
 	b := s.base
 	if b == nil || s.unit == i+1 {
@@ -187,7 +190,7 @@ func (s *sweep) hold(i, next int) error {
 	return nil
 }
 
-// leave releases the unit.
+// leave releases the acquired unit.
 func (s *sweep) leave() {
 	if s.unit == 0 {
 		return
@@ -213,7 +216,7 @@ func (s *sweep) err() error {
 	return s.base.store.Err()
 }
 
-// holdExperts loads experts of m, all of which stay until the unit is released.
+// holdExperts loads experts of m. They stay until the unit is released.
 func (s *sweep) holdExperts(m *meta.Module, experts []int32) (int, error) {
 	if s.unit == 0 || !s.base.stacks[m] {
 		return len(experts), nil
@@ -221,12 +224,12 @@ func (s *sweep) holdExperts(m *meta.Module, experts []int32) (int, error) {
 	return s.base.store.HoldExperts(m, experts)
 }
 
-// FrozenMemory is where the parameters that [Freeze] left in the checkpoint are, in bytes.
+// FrozenMemory describes where the parameters frozen by [Freeze] are, in bytes.
 type FrozenMemory struct {
 	Limit    int64 // of MaxMemory; 0 for none
-	Minimum  int64 // what works with the least memory; more than Limit if that is too low
+	Minimum  int64 // the minimum memory; more than Limit if that is too low
 	Resident int64 // of the parameters that stay in memory
-	Streamed int64 // of those that are read from disk in each sweep
+	Streamed int64 // of those read from disk in each sweep
 	Staging  int64 // memory that they are read into
 	Packed   int64 // memory of [PackOnce]
 	Read     int64 // bytes read from disk so far

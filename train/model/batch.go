@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Batch holds sequences of one length. Shorter ones are padded, anywhere, with any id: Mask says where.
+// Batch holds sequences of one length. Pad shorter ones at any place with any id, and set Mask.
 // Without a Mask, pad at the end and set the labels of padding to tensor.IgnoreIndex.
 type Batch struct {
 	// IDs are Length token ids for each sequence, one sequence after another.
@@ -14,19 +14,21 @@ type Batch struct {
 	// position with the next position's label. nil means IDs.
 	Labels []int
 	Length int
-	// Mask has an entry per id: false is padding. No pass computes padding: no token attends to it, the
-	// routers' loss leaves it out, and it takes no time. nil means that no id is padding.
+	// Mask has an entry per id: false means padding. Passes skip padding: no token attends to it,
+	// the routers' loss omits it, and it takes no time. nil means that there is no padding.
 	Mask []bool
-	// Segments number the texts that share a sequence, an entry per id: where the number changes, a text
-	// begins. A token attends to tokens of its own text only. nil means one text in each sequence.
+	// Segments has an entry per id, the number of its text within a packed sequence. A text begins
+	// where the number changes. Tokens attend only to tokens of their own text. nil means one text
+	// per sequence.
 	Segments []int
-	// Positions has an entry per id, for rotary embeddings and tables of positions. nil counts the tokens
-	// of each text from 0, as transformers' generate does from the attention mask. Without Segments, a
-	// text begins where a position is not the one before plus 1, as in transformers.
+	// Positions has an entry per id, for rotary embeddings and tables of positions. nil counts the
+	// tokens of each text from 0, as transformers' generate does from the attention mask. Without
+	// Segments, a text begins wherever a position is not the previous one plus 1, as in
+	// transformers.
 	Positions []int
 }
 
-// check reports an invalid batch.
+// check returns an error for an invalid batch.
 func (m *Model) check(b Batch) error {
 	if b.Length < 1 || len(b.IDs)%b.Length != 0 || len(b.IDs) == 0 || b.Labels != nil && len(b.Labels) != len(b.IDs) {
 		return fmt.Errorf("model: batch: got %d ids and %d labels, want sequences of %d and a label per id", len(b.IDs), len(b.Labels), b.Length)
@@ -61,8 +63,8 @@ func (m *Model) check(b Batch) error {
 // padding reports whether id i is padding.
 func (b *Batch) padding(i int) bool { return len(b.Mask) > 0 && !b.Mask[i] }
 
-// begins reports whether a text begins at id i, where the token before it in its sequence is id last,
-// or none if last is negative.
+// begins reports whether a text begins at id i. last is the previous id of the sequence that is not
+// padding, or negative if there is none.
 func (b *Batch) begins(i, last int) bool {
 	switch {
 	case last < 0:
@@ -75,17 +77,18 @@ func (b *Batch) begins(i, last int) bool {
 	return false
 }
 
-// layout says how the ids of a batch are rows of a pass: without padding, text after text.
+// layout maps the ids of a batch to the rows of a pass, which has no padding and one text after the
+// other.
 type layout struct {
 	ids       int     // of the batch
-	rows      []int   // the id of each row; nil if every id is the row of its number
-	texts     []text  // in order; together all rows
+	rows      []int   // the id of each row; nil if rows and ids are the same
+	texts     []text  // in order; together they are all rows
 	positions []int32 // of rows; nil if each text counts from 0
-	longest   int     // rows of a text
+	longest   int     // rows of the longest text
 	extent    int     // one more than the largest position
 }
 
-// text is a run of rows that attend to one another.
+// text is a run of rows that attend to each other.
 type text struct{ first, rows int }
 
 func (b *Batch) layout() *layout {
@@ -126,7 +129,7 @@ func (l *layout) count() int {
 	return len(l.rows)
 }
 
-// id returns the id that a row is.
+// id returns the id of a row.
 func (l *layout) id(row int) int {
 	if l.rows == nil {
 		return row
@@ -134,7 +137,7 @@ func (l *layout) id(row int) int {
 	return l.rows[row]
 }
 
-// spread returns values of rows as values of ids, with zeros for padding.
+// spread converts values per row to values per id. Padding gets zeros.
 func (l *layout) spread(x []float32, width int) []float32 {
 	if l.rows == nil {
 		return x
@@ -146,7 +149,7 @@ func (l *layout) spread(x []float32, width int) []float32 {
 	return out
 }
 
-// take returns values of ids as values of rows.
+// take converts values per id to values per row.
 func (l *layout) take(x []float32, width int) []float32 {
 	if l.rows == nil {
 		return x
@@ -158,8 +161,8 @@ func (l *layout) take(x []float32, width int) []float32 {
 	return out
 }
 
-// ignore leaves out of shifted labels those that no token of their text precedes: padding predicts
-// nothing, and the last token of a text not the next text's first one.
+// ignore sets shifted labels to ignored where no token of the same text precedes the label: padding
+// predicts nothing, and the last token of a text does not predict the first one of the next.
 func (l *layout) ignore(labels []int, length, ignored int) {
 	if l.rows != nil {
 		tokens := make([]bool, l.ids)
@@ -179,11 +182,11 @@ func (l *layout) ignore(labels []int, length, ignored int) {
 	}
 }
 
-// textPage is the number of tokens on a page of texts of several lengths.
+// textPage is the number of tokens on a page, for texts of several lengths.
 const textPage = 64
 
-// pages returns the size and the number of the pages that hold the keys of all texts. Each text begins
-// a page: one page holds a whole text where that wastes little.
+// pages returns the size and the number of the pages for the keys of all texts. Each text begins a
+// page. One page holds a whole text if that wastes little.
 func (l *layout) pages() (tokens, n int) {
 	if whole := len(l.texts) * l.longest; whole <= l.count()+l.count()/8 {
 		return l.longest, len(l.texts)

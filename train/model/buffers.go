@@ -11,8 +11,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// bufferValues returns a persistent buffer as float32 and its stored dtype. Integers stay as they are stored. A buffer that the
-// checkpoint lacks is zeros.
+// bufferValues returns a persistent buffer as float32, and its stored dtype. Integers keep their
+// dtype. If the checkpoint lacks the buffer, it is zeros.
 func bufferValues(b *loader.Binding, buffer *meta.Buffer) (view.Tensor, meta.DType, error) {
 	values, stored := make([]float32, meta.Elements(buffer.Shape)), meta.Float32
 	if b != nil && len(b.BufferTensors(buffer)) > 0 {
@@ -37,7 +37,7 @@ func bufferValues(b *loader.Binding, buffer *meta.Buffer) (view.Tensor, meta.DTy
 
 func isInteger(d meta.DType) bool { return d == meta.Int64 || d == meta.Int32 }
 
-// bufferBytes returns a buffer as it is written to a checkpoint with a dtype.
+// bufferBytes returns the bytes of a buffer for a checkpoint with the given dtype.
 func bufferBytes(t view.Tensor, dtype meta.DType) []byte {
 	if isInteger(dtype) {
 		return t.Data
@@ -53,7 +53,7 @@ func narrow(values []float32, dtype meta.DType) []byte {
 	}
 	b := make([]byte, dtype.Bytes(int64(len(values))))
 	if err := view.Narrow(b, values, dtype); err != nil {
-		panic(err) // not met: b has the room, and the dtype is one of two
+		panic(err) // cannot happen: b is large enough, and the dtype is one of two
 	}
 	return b
 }

@@ -19,24 +19,25 @@ type Options struct {
 	// Recompute keeps only the input of each block and computes the block again in Backward. The
 	// gradients are bit-identical.
 	Recompute bool
-	// Dropout draws which inputs of an adapter's pairs are dropped, as its config says. nil drops
-	// none, as in evaluation.
+	// Dropout draws which inputs of an adapter's pairs are dropped, with the probability in the
+	// adapter's config. nil drops none, as in evaluation.
 	Dropout tensor.RandomSource
 	// Noise is added to the embeddings in training, as NEFTune does. nil adds none.
 	Noise *Noise
-	// Temperature divides the logits before the loss, as sampling at this temperature does; 0 is 1.
+	// Temperature divides the logits before the loss, like sampling at this temperature. 0 means 1.
 	Temperature float32
-	// Entropies, if not nil, gets the entropy of the distribution that each label is predicted from, in nats,
-	// [batch length]; 0 for labels that do not count.
+	// Entropies, if not nil, receives for each label the entropy of its predicted distribution, in
+	// nats, [batch length]. It is 0 for labels that do not count.
 	Entropies *[]float32
-	// MeanLogits, if not nil, gets the mean over the vocabulary of the logits that each label is predicted from, and Top
-	// whether the label has the highest one. Both are as Entropies, and of the logits before Temperature.
+	// MeanLogits, if not nil, receives for each label the mean of the logits over the vocabulary.
+	// Top, if not nil, receives whether the label has the highest logit. Both have the shape of
+	// Entropies and use the logits before Temperature.
 	MeanLogits *[]float32
 	Top        *[]bool
-	// Auxiliary, if not nil, is the weight of the routers' loss in place of that of [Model.SetAuxiliary].
+	// Auxiliary, if not nil, is the weight of the routers' loss, instead of [Model.SetAuxiliary]'s.
 	Auxiliary *float32
-	// Base leaves the model's adapter out and records nothing, so that the result is that of the
-	// weights that the adapter was added to: the reference of preference tuning.
+	// Base skips the model's adapter and records nothing. The result is that of the weights without
+	// the adapter, as for the reference of preference tuning.
 	Base bool
 }
 
@@ -47,7 +48,7 @@ type Noise struct {
 	Uniform func(x []float32, lo, hi float32)
 }
 
-// of draws the noise for the rows of a batch: [rows, width]. Padding takes its share of the numbers.
+// of draws the noise for the rows of a batch: [rows, width]. Padding also consumes random numbers.
 func (n *Noise) of(l *layout, length, width int) view.Tensor {
 	x := make([]float32, l.ids*width)
 	most := float32(n.Alpha) / float32(math.Sqrt(float64(length*width)))
@@ -60,30 +61,31 @@ func (n *Noise) of(l *layout, length, width int) view.Tensor {
 type pass struct {
 	*lease
 	m         *Model
-	group     *group // nil for a pass by itself
+	group     *group // nil for a pass outside a group
 	number    int    // in the group
 	widths    []int  // of the states before each unit, in a group
 	layout    *layout
 	length    int     // of the batch's sequences
 	tokens    []int32 // of rows
-	learns    bool    // a Backward may follow
-	adapts    bool    // the model's adapter takes part
+	learns    bool    // Backward may follow
+	adapts    bool    // the model's adapter is used
 	way       nn.Way
-	first     int // the first unit with something to train
+	first     int // the first unit with a trained parameter
 	cast      meta.DType
 	dropout   tensor.RandomSource
 	noise     *Noise
 	auxiliary float32                         // weight of the routers' loss
-	given     nn.Input                        // what Forward gets
-	early     map[*tensor.Parameter][]float32 // gradients that are computed before Backward
-	prepare   func()                          // before each run; nil for nothing
+	given     nn.Input                        // the input of Forward
+	early     map[*tensor.Parameter][]float32 // gradients computed before Backward
+	prepare   func()                          // called before each run; may be nil
 	redo      func() error
-	routers   *routers // nil where their loss is not wanted
+	routers   *routers // nil if their loss is not needed
 	// add, if not nil, adds to the gradient of a unit's result before the unit is reversed.
 	add func(unit int, gradient view.Tensor)
 }
 
-// newPass makes a pass that has not begun. prepare, if not nil, changes the pass before each run.
+// newPass makes a pass but does not start it. prepare, if not nil, changes the pass before each
+// run.
 func (m *Model) newPass(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)) (*pass, error) {
 	switch {
 	case tp == nil:
@@ -128,7 +130,7 @@ func (m *Model) start(tp *tensor.Tape, b Batch, o Options, prepare func(p *pass)
 	return p, p.start(tp)
 }
 
-// start runs a pass by itself up to the head.
+// start runs a pass outside a group up to the head.
 func (p *pass) start(tp *tensor.Tape) (err error) {
 	if p.lease, err = p.m.enter(tp, p.tokens, p.layout, p.way); err != nil {
 		return err
@@ -146,7 +148,7 @@ func (p *pass) start(tp *tensor.Tape) (err error) {
 	return nil
 }
 
-// draw adds the adapter to what is given, and what is random.
+// draw adds the adapter and the random numbers to the input.
 func (p *pass) draw() error {
 	if p.adapts {
 		if err := p.adapt(p.layout.count(), p.dropout); err != nil {
@@ -159,7 +161,7 @@ func (p *pass) draw() error {
 	return nil
 }
 
-// ready completes what is given for another run.
+// ready completes the input for another run.
 func (p *pass) ready() {
 	if p.prepare != nil {
 		p.prepare()
@@ -211,8 +213,8 @@ func (p *pass) wakeUp(tp *tensor.Tape) (err error) {
 	return nil
 }
 
-// expect says in which order the pass uses the units: forwards, and backwards to the first one with
-// something to train.
+// expect announces the order in which the pass uses the units: forwards, and backwards to the first
+// one with a trained parameter.
 func (p *pass) expect(first int) error {
 	if p.m.base == nil {
 		return nil
@@ -246,8 +248,8 @@ func (p *pass) adapt(rows int, dropout tensor.RandomSource) error {
 	return nil
 }
 
-// leave returns the session, which does not refer to the pass or the model: a pass that is neither
-// reversed nor freed can be collected.
+// leave returns the session. Afterwards the session does not refer to the pass or the model, so a
+// pass that is neither reversed nor freed can be garbage-collected.
 func (p *pass) leave() {
 	if p.group != nil {
 		p.group.left(p)
@@ -256,7 +258,7 @@ func (p *pass) leave() {
 	p.end()
 }
 
-// result puts the result on the tape.
+// result records the result on the tape.
 func (p *pass) result(tp *tensor.Tape, data []float32, shape []int, back func(grad []float32) error) *tensor.Tensor {
 	switch {
 	case !p.learns:
@@ -279,7 +281,7 @@ func (p *pass) result(tp *tensor.Tape, data []float32, shape []int, back func(gr
 		}})
 }
 
-// backward reverses the units below the head. In a group that is done for all passes together.
+// backward reverses the units below the head. In a group that happens for all passes together.
 func (p *pass) backward(scale float32) error {
 	if p.routers != nil {
 		p.routers.reverse(scale * p.auxiliary)
@@ -306,7 +308,7 @@ func (p *pass) backward(scale float32) error {
 	return nil
 }
 
-// heads runs the head on rows, some at a time.
+// heads runs the head on rows, in chunks.
 func (p *pass) heads(rows []int32, reverse bool, f func(rows []int32, logits, gradient view.Tensor) error) error {
 	return p.parts((*nn.Training).Head, rows, reverse, f)
 }
@@ -314,7 +316,7 @@ func (p *pass) heads(rows []int32, reverse bool, f func(rows []int32, logits, gr
 // last is the end of a pass: the head, or its norm alone.
 type last func(t *nn.Training, rows []int32, reverse bool, f func(result, gradient view.Tensor) error) error
 
-// parts runs the end of a pass on rows, some at a time.
+// parts runs the end of a pass on rows, in chunks.
 func (p *pass) parts(run last, rows []int32, reverse bool, f func(rows []int32, result, gradient view.Tensor) error) error {
 	if p.group != nil {
 		return p.group.ends(p, reverse, func() error { return p.someParts(run, rows, reverse, f) })
@@ -336,7 +338,8 @@ func (p *pass) someParts(run last, rows []int32, reverse bool, f func(rows []int
 	return nil
 }
 
-// Logits computes the logits at every position, [batch length vocabulary]. Those of padding are zeros.
+// Logits computes the logits at every position, [batch length vocabulary]. The logits of padding
+// are zeros.
 func (m *Model) Logits(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 	if err := m.check(b); err != nil {
 		return nil, err
@@ -359,8 +362,8 @@ func (m *Model) Logits(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
 	return out, tp.Err()
 }
 
-// all runs the end of a pass on all rows and returns its results, [ids, width], zeros for padding. back
-// takes their gradient as far as the last block.
+// all runs the end of a pass on all rows. It returns the results, [ids, width], with zeros for
+// padding. back takes their gradient and computes that of the last block's result.
 func (p *pass) all(run last, width int) (data []float32, back func(grad []float32) error, err error) {
 	all := make([]int32, p.layout.count())
 	for i := range all {

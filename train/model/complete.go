@@ -5,9 +5,9 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// resident returns the parameters that train, in the order of the units, if all of them stay in memory.
-// Others are acquired and released by all ranks together, in which no exchange of gradients may come
-// between.
+// resident returns the trained parameters, in the order of the units, if all of them stay in
+// memory. Otherwise it returns nil: all ranks acquire and release such parameters together, and no
+// exchange of gradients may come in between.
 func (ps *parameters) resident() []*tensor.Parameter {
 	var all []*tensor.Parameter
 	for _, t := range ps.numbered {
@@ -21,8 +21,8 @@ func (ps *parameters) resident() []*tensor.Parameter {
 	return all
 }
 
-// watched returns p.add, before which it tells the tape which gradients are complete: those of parameters
-// that no unit uses which is still to be reversed.
+// watched returns a function that calls p.add after it has told the tape which gradients are
+// complete: those of parameters used by no unit that is still to be reversed.
 func (p *pass) watched() func(unit int, gradient view.Tensor) {
 	tape := p.tape.Value()
 	if tape == nil || p.m.resident() == nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// measure sets the squared lengths of the rows of the weights under pairs with magnitudes (DoRA), as passes
-// use these weights. Pairs without magnitudes get the lengths. It reads the weights once, unit by unit.
+// measure sets the squared lengths of the rows of the weights under pairs with magnitudes (DoRA),
+// as passes use these weights. Pairs that have no magnitudes yet get the lengths as magnitudes. It
+// reads the weights once, unit by unit.
 func (m *Model) measure(from *lora.Adapter) (err error) {
 	b, err := cpu.New(cpu.Options{Threads: runtime.GOMAXPROCS(0)})
 	if err != nil {

@@ -8,16 +8,16 @@ type drops struct {
 	source tensor.RandomSource
 	p      float64
 	bits   []uint64
-	drawn  int         // bits that are drawn
-	given  int         // of those, the ones that maps have
-	first  map[int]int // bit by linear map
+	drawn  int         // bits drawn
+	given  int         // bits assigned to maps
+	first  map[int]int // first bit by linear map
 }
 
 func newDrops(source tensor.RandomSource, p float64) *drops {
 	return &drops{source: source, p: p, first: map[int]int{}}
 }
 
-// draw draws n bits, for maps that ask for them later, in order.
+// draw draws n bits. Maps later take them in order.
 func (d *drops) draw(n int) {
 	for range n {
 		if d.drawn%64 == 0 {

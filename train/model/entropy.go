@@ -5,13 +5,14 @@ import (
 	view "github.com/heftai/heft/internal/tensor"
 )
 
-// measures are values of the distributions that labels are predicted from, of each row, if they are wanted.
+// measures are requested statistics of the distributions that labels are predicted from, for each
+// row.
 type measures struct {
 	whole backend.Measures // of all rows
-	some  backend.Measures // of the rows whose logits are held
+	some  backend.Measures // of the rows whose logits are in memory
 }
 
-// make allocates what the options want.
+// make allocates the statistics that the options request.
 func (m *measures) make(o *Options, rows int) {
 	of := func(wanted bool) []float32 {
 		if !wanted {
@@ -26,7 +27,7 @@ func (m *measures) wanted() bool {
 	return m.whole.Entropies != nil || m.whole.Means != nil || m.whole.Tops != nil
 }
 
-// take gives the options what they want. A pass that runs again has computed it already.
+// take copies the statistics to the options. A pass that runs again has done so before.
 func (m *measures) take(o *Options, l *layout) {
 	if o.Entropies != nil {
 		*o.Entropies = l.spread(m.whole.Entropies, 1)
@@ -44,7 +45,7 @@ func (m *measures) take(o *Options, l *layout) {
 	*m = measures{}
 }
 
-// measure measures some rows of logits, before the loss overwrites them.
+// measure measures the logits of some rows before the loss overwrites them.
 func (l *loss) measure(logits view.Tensor, labels []int32) {
 	if !l.wanted() {
 		return
@@ -59,7 +60,7 @@ func (l *loss) measure(logits view.Tensor, labels []int32) {
 	l.backend.Measure(l.some, logits, labels, l.cooling)
 }
 
-// keep stores what measure measured, once it is computed.
+// keep stores the results of measure once they are computed.
 func (l *loss) keep(rows []int32) {
 	for _, list := range [][2][]float32{{l.whole.Entropies, l.some.Entropies}, {l.whole.Means, l.some.Means}, {l.whole.Tops, l.some.Tops}} {
 		if list[0] == nil {

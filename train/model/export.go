@@ -40,7 +40,7 @@ func (m *Model) Gradients() (iter.Seq[loader.NamedTensor], error) {
 	})
 }
 
-// asStored returns the elements of a parameter as they are.
+// asStored returns the elements of a parameter unchanged.
 func asStored(_ string, _ meta.DType, data []byte) ([]byte, error) { return data, nil }
 
 // floatsOf returns the bytes of a parameter's values.
@@ -52,11 +52,11 @@ func floatsOf(p *tensor.Parameter) (b []byte, err error) {
 	return b, err
 }
 
-// A reusedBuffer serves all calls of floatsOf with one buffer. With a buffer for each, garbage of several large
-// parameters would be in memory at once, where a model does not fit.
+// A reusedBuffer lets all calls of floatsOf share one buffer. With a buffer per call, garbage of
+// several large parameters would be in memory at once, even for a model that exceeds the memory.
 type reusedBuffer struct{ buffer []byte }
 
-// floatsOf returns the bytes of a parameter's values, until the next call.
+// floatsOf returns the bytes of a parameter's values. They are valid until the next call.
 func (r *reusedBuffer) floatsOf(p *tensor.Parameter) ([]byte, error) {
 	err := p.Access(false, func(values []float32) error {
 		r.buffer = appendFloats(r.buffer[:0], values)
@@ -65,8 +65,9 @@ func (r *reusedBuffer) floatsOf(p *tensor.Parameter) ([]byte, error) {
 	return r.buffer, err
 }
 
-// unbind splits the model into the tensors of a checkpoint. values returns the elements of a trained parameter.
-// change may replace the elements of any parameter or buffer before they are split.
+// unbind splits the model into the tensors of a checkpoint. values returns the elements of a
+// trained parameter. change may replace the elements of any parameter or buffer before they are
+// split.
 func (m *Model) unbind(values func(*tensor.Parameter) ([]byte, error), change func(path string, dtype meta.DType, data []byte) ([]byte, error)) (iter.Seq[loader.NamedTensor], error) {
 	trained := map[string]*tensor.Parameter{}
 	for name, p := range m.Parameters() {

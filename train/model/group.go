@@ -12,23 +12,23 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Sweeps reports whether [Model.Losses] reads weights that stream once for all of its batches. It does not if units read
-// more of earlier ones than hidden states, or share parameters that train, as the order of their gradients' sums would
-// change. If adapters drop inputs, one batch must have been trained by [Model.Loss] before, as it shows how many random
-// numbers a batch draws.
+// Sweeps reports whether [Model.Losses] reads streamed weights once for all of its batches. It does
+// not if units read more of earlier units than hidden states, or if units share trained parameters,
+// because the order of their gradients' sums would change. If adapters drop inputs, one batch must
+// have been trained by [Model.Loss] before, which shows how many random numbers a batch draws.
 func (m *Model) Sweeps() bool {
 	return m.base.streams() && !m.offloads() && m.program.Separable() && !m.sharesTrained() &&
 		(m.adapter == nil || m.adapter.Config.Dropout == 0 || m.draws.Load() == drawsAlike)
 }
 
-// What passes by themselves have shown about the random numbers that a pass draws.
+// What passes outside groups have shown about the random numbers that a pass draws.
 const (
 	drawsUnknown = iota
-	drawsAlike   // one for each input of each adapted map and row
+	drawsAlike   // one for each input of each adapted map, per row
 	drawsOther
 )
 
-// noteDraws notes how many random numbers a pass has drawn.
+// noteDraws records how many random numbers a pass has drawn.
 func (p *pass) noteDraws() {
 	d, ok := p.given.Drops.(*drops)
 	if !ok || d == nil {
@@ -40,7 +40,7 @@ func (p *pass) noteDraws() {
 	p.m.draws.CompareAndSwap(drawsUnknown, drawsAlike)
 }
 
-// inputs is the sum of the widths of adapted maps.
+// inputs returns the sum of the input widths of adapted maps.
 func (a *adapter) inputs() (n int) {
 	for i := range a.Pairs {
 		n += a.Pairs[i].In
@@ -48,7 +48,7 @@ func (a *adapter) inputs() (n int) {
 	return n
 }
 
-// sharesTrained reports whether two units read a parameter that trains.
+// sharesTrained reports whether two units read the same trained parameter.
 func (m *Model) sharesTrained() bool {
 	seen := map[*tensor.Parameter]bool{}
 	for _, u := range m.units {
@@ -78,10 +78,11 @@ func (m *Model) sharesAdapted() bool {
 	return false
 }
 
-// Losses computes [Model.Loss] of several batches. If [Model.Sweeps], all batches go through a unit before the weights of
-// the next one are read, and Backward goes back in the same way: it waits until it has been called for each of the losses, and
-// the last call computes all gradients. Losses, gradients and draws of random numbers are bitwise those of one batch after
-// another, each with its Backward. Reverse all of the losses, or Reset their tape.
+// Losses computes [Model.Loss] of several batches. If [Model.Sweeps], all batches pass through a
+// unit before the weights of the next unit are read, and so does Backward in reverse: only its call
+// for the last of the losses computes the gradients of all. Losses, gradients and random numbers
+// are bitwise those of one batch after the other, each followed by its Backward. Reverse all of the
+// losses, or Reset their tape.
 //
 // [Activations] limits the memory of the states between units.
 func (m *Model) Losses(tp *tensor.Tape, batches []Batch, options []Options) ([]*tensor.Tensor, error) {
@@ -130,15 +131,15 @@ func (m *Model) Losses(tp *tensor.Tape, batches []Batch, options []Options) ([]*
 	return out, tp.Err()
 }
 
-// A group is passes that go through each unit together, in their order, so that its weights are read once. It has one
-// session, in which they take turns; their states between units are in its between.
+// A group is several passes that go through each unit together, in order, so that its weights are
+// read once. The passes take turns in one session. Their states between units are in its between.
 type group struct {
 	m       *Model
 	passes  []*pass
 	lease   *lease
-	open    int            // passes that are not left
-	backs   []func() error // by pass, that Backward has asked for
-	dropped bool           // a pass was left without Backward
+	open    int            // passes that have not left
+	backs   []func() error // by pass: requested by Backward
+	dropped bool           // a pass left without Backward
 	over    bool
 }
 
@@ -165,10 +166,10 @@ func (g *group) forward(tp *tensor.Tape) error {
 	return nil
 }
 
-// pack has the passes share packed weights of the unit that comes next.
+// pack lets the passes share packed weights of the next unit.
 func (g *group) pack() { g.lease.backend.KeepPacked(g.lease.packed) }
 
-// enter takes a session with room for each of the passes and begins them.
+// enter takes a session with room for each of the passes and begins the passes.
 func (g *group) enter(tp *tensor.Tape) (err error) {
 	first := g.passes[0]
 	for _, p := range g.passes {
@@ -193,7 +194,7 @@ func (g *group) enter(tp *tensor.Tape) (err error) {
 	if err := s.weights.begin(first.cast); err != nil {
 		return err
 	}
-	for range 2 { // when all have room, the inputs refer to memory that stays
+	for range 2 { // again once all have room and memory is final
 		for _, p := range g.passes {
 			if err := s.fit(p.tokens, p.layout, p.way, g.m.outputs()); err != nil {
 				return err
@@ -214,7 +215,8 @@ func (g *group) enter(tp *tensor.Tape) (err error) {
 	return first.expect(first.first)
 }
 
-// place is where the states before unit i are kept. Those that Backward does not need share a place.
+// place returns the place of the states before unit i. States that Backward does not need share a
+// place.
 func (p *pass) place(i int) int {
 	if p.way == nn.Evaluate {
 		return 0
@@ -222,7 +224,7 @@ func (p *pass) place(i int) int {
 	return max(i-p.first, 0)
 }
 
-// to makes p the pass of the session, at unit i.
+// to makes p the current pass of the session, at unit i.
 func (g *group) to(p *pass, i int) error {
 	in := p.given
 	if i == 0 {
@@ -246,14 +248,15 @@ func (g *group) run(p *pass, i int) error {
 	return g.keep(p, i+1, p.training.Hidden())
 }
 
-// keep puts states before unit i, or their gradient, to their place.
+// keep stores the states before unit i, or their gradient, in their place.
 func (g *group) keep(p *pass, i int, x view.Tensor) error {
 	return p.between.put(p.number, p.place(i), x.Elements(), func(to []float32) error {
 		return p.recorder.Copy(states(to, x.Rows()), x)
 	})
 }
 
-// ends has run compute the head of a pass. If that is to be reversed, the gradient of the states before it takes their place.
+// ends calls run to compute the head of a pass. If Backward may follow, the gradient of the states
+// before the head replaces them.
 func (g *group) ends(p *pass, reverse bool, run func() error) error {
 	last := len(g.m.units) - 1
 	err := g.to(p, last)
@@ -278,7 +281,7 @@ func (g *group) scale(p *pass, by float32) error {
 	})
 }
 
-// reversed notes that Backward has reached a pass. The last pass reverses all.
+// reversed records that Backward has reached a pass. The last pass reverses all.
 func (g *group) reversed(p *pass, back func() error) error {
 	if g.dropped {
 		return errDropped
@@ -346,7 +349,7 @@ func (g *group) reverse(p *pass, i int) error {
 	return err
 }
 
-// left says that a pass is not needed any more. Before its Backward, the group ends.
+// left records that a pass is no longer needed. If its Backward was still to come, the group ends.
 func (g *group) left(p *pass) {
 	switch {
 	case g.over || g.backs[p.number] != nil:
@@ -360,7 +363,7 @@ func (g *group) left(p *pass) {
 	}
 }
 
-// end returns the session.
+// end returns the session to the pool.
 func (g *group) end() {
 	if !g.over && g.lease != nil {
 		g.lease.end()
@@ -368,7 +371,7 @@ func (g *group) end() {
 	g.over = true
 }
 
-// holds reports whether a tree has a module.
+// holds reports whether the tree of root contains m.
 func holds(root, m *meta.Module) bool {
 	for _, node := range root.Walk() {
 		if node.Resolve() == m {

@@ -8,13 +8,13 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// HiddenStates computes the states after the final norm, [batch length hidden]: what the head maps to
-// logits, for a value or reward head of one's own. It is transformers' last_hidden_state. The states of
-// padding are zeros.
+// HiddenStates computes the states after the final norm, [batch length hidden], which the head maps
+// to logits. Use it for custom value or reward heads. It is transformers' last_hidden_state. The
+// states of padding are zeros.
 //
 // The result is an operation on the tape: Backward adds to the gradients of the model's parameters,
-// adapters included. Of o it uses what belongs to passes: Recompute, Dropout, Noise and Base. The
-// routers' loss is left out.
+// including adapters. Of o it uses only Recompute, Dropout, Noise and Base. It omits the routers'
+// loss.
 func (m *Model) HiddenStates(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error) {
 	p, data, back, err := m.states(tp, b, o, nil)
 	if err != nil {
@@ -29,11 +29,11 @@ func (m *Model) HiddenStates(tp *tensor.Tape, b Batch, o Options) (*tensor.Tenso
 	return out, tp.Err()
 }
 
-// AllHiddenStates computes the states of every place between blocks, each [batch length hidden]: the
-// embeddings, the result of each block but the last, and the result of the last block after the final
-// norm. These are transformers' output_hidden_states. Each may have a gradient; reverse a sum of losses
-// once. The results take (blocks+1)·batch·length·hidden floats, and so do their gradients. Else it is as
-// HiddenStates.
+// AllHiddenStates computes the states between blocks, each [batch length hidden]: the embeddings,
+// the result of each block except the last, and the result of the last block after the final norm.
+// These are transformers' output_hidden_states. Each may have a gradient; reverse a sum of losses
+// once. The results take (blocks+1)·batch·length·hidden floats, and so do their gradients.
+// Otherwise it works like HiddenStates.
 func (m *Model) AllHiddenStates(tp *tensor.Tape, b Batch, o Options) ([]*tensor.Tensor, error) {
 	places := len(m.program.Units) - 1
 	kept := &stateTrace{}
@@ -76,7 +76,8 @@ func (m *Model) AllHiddenStates(tp *tensor.Tape, b Batch, o Options) ([]*tensor.
 	return out, tp.Err()
 }
 
-// states runs a batch as far as the final norm. back takes the gradient of the result to the last block.
+// states runs a batch up to the final norm. back propagates the gradient of the result to the last
+// block.
 func (m *Model) states(tp *tensor.Tape, b Batch, o Options, kept *stateTrace) (p *pass, last []float32, back func(grad []float32) error, err error) {
 	if err := m.check(b); err != nil {
 		return nil, nil, nil, err
@@ -89,7 +90,7 @@ func (m *Model) states(tp *tensor.Tape, b Batch, o Options, kept *stateTrace) (p
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if kept != nil { // no norm of rows that is not asked for
+	if kept != nil { // omits the norm of rows that are not requested
 		kept.done = true
 	}
 	if last, back, err = p.all((*nn.Training).Norm, m.spec.Hidden); err != nil {
@@ -103,7 +104,7 @@ func (m *Model) statesShape(b Batch) []int {
 	return []int{len(b.IDs) / b.Length, b.Length, m.spec.Hidden}
 }
 
-// stateTrace copies the states that units leave.
+// stateTrace copies the states after units.
 type stateTrace struct {
 	states [][]float32
 	done   bool // Backward may run units again

@@ -21,28 +21,27 @@ import (
 // those of PEFT's LoraConfig.
 type LoRAConfig struct {
 	R       int     // rank; 0 means 8
-	Alpha   float64 // the pairs count Alpha/R; 0 means 8
-	RSLoRA  bool    // they count Alpha/√R
-	DoRA    bool    // each row of an adapted weight has a trained length, as PEFT's use_dora
-	Dropout float64 // of the pairs' inputs, where Options.Dropout draws
+	Alpha   float64 // pairs are scaled by Alpha/R; 0 means 8
+	RSLoRA  bool    // scale by Alpha/√R instead
+	DoRA    bool    // each row of an adapted weight has a trained magnitude, as PEFT's use_dora
+	Dropout float64 // probability for the pairs' inputs, if Options.Dropout is set
 
 	// Targets are suffixes of module paths, such as "q_proj". Pattern is a regular expression that
-	// matches the whole path. AllLinear, or no choice at all, selects every linear map but the
-	// head.
+	// must match the whole path. AllLinear, or no choice at all, selects every linear map except
+	// the head.
 	Targets   []string
 	Pattern   string
 	AllLinear bool
-	// Parameters are suffixes of parameter paths: of stacks of experts ("gate_up_proj"), each
-	// expert of which gets its own pair, or of matrices that belong to no linear map. They allow no
-	// Dropout.
+	// Parameters are suffixes of parameter paths: stacks of experts ("gate_up_proj"), each expert
+	// of which gets its own pair, or matrices that belong to no linear map. They exclude Dropout.
 	Parameters []string
-	// Save are the ends of paths of modules that are trained whole and saved with the adapter, such as
-	// "lm_head", "embed_tokens" and "norm": PEFT's modules_to_save. They are linear maps, embeddings, norms,
-	// routers, or modules of these. They get no pairs. A weight that the model ties trains apart from the
-	// other one.
+	// Save has suffixes of the paths of modules that are trained as a whole and saved with the
+	// adapter, such as "lm_head", "embed_tokens" and "norm": PEFT's modules_to_save. They are
+	// linear maps, embeddings, norms, routers, or modules of these. They get no pairs. A weight
+	// that the model ties is trained separately from its counterpart.
 	Save []string
-	// Exclude lists excluded names. Layers, with Targets, restricts the adapter to the layers with
-	// these numbers.
+	// Exclude lists names to leave out. Layers, with Targets, restricts the adapter to the layers
+	// with these numbers.
 	Exclude []string
 	Layers  []int
 	// Ranks and Alphas override the value for paths that end in a match of the pattern.
@@ -87,14 +86,14 @@ func (c LoRAConfig) config() *lora.Config {
 type adapter struct {
 	*lora.Adapter
 	names  []string
-	params []*tensor.Parameter // A and B of each pair, with DoRA its magnitude, and saved modules
-	memory []*view.Tensor      // of the pairs, that params have
-	bound  *nn.Adapter         // of that memory
+	params []*tensor.Parameter // A and B of each pair, its magnitude with DoRA, and saved modules
+	memory []*view.Tensor      // of the pairs, backed by params
+	bound  *nn.Adapter         // the pairs as the program uses them
 	before int32               // parameters with lower numbers
 }
 
-// Elements returns how many numbers train after [Model.AddLoRA] of c to a model of m. It reads no
-// weights, and fails as AddLoRA does if c does not fit m.
+// Elements returns the number of trained values after [Model.AddLoRA] of c to a model of m. It
+// reads no weights. It fails as AddLoRA does if c does not fit m.
 func (c LoRAConfig) Elements(m *meta.Model) (int64, error) {
 	n, err := c.config().Elements(m.Root)
 	if err != nil {
@@ -103,10 +102,11 @@ func (c LoRAConfig) Elements(m *meta.Model) (int64, error) {
 	return n, nil
 }
 
-// AddLoRA adds pairs to the model's linear maps. They start as PEFT's do under the same generator
-// state, so the model's answers do not change yet. From then on only the pairs train and all other
-// parameters are frozen. Parameters that [Load] left in the checkpoint with [Freeze] take no extra
-// memory. A model has at most one adapter. With DoRA it reads the adapted weights once, to measure them.
+// AddLoRA adds pairs to the model's linear maps. They are initialised as by PEFT with the same
+// generator state, so the model's results do not change yet. From then on only the pairs train, and
+// all other parameters are frozen. Parameters that [Load] left in the checkpoint with [Freeze] take
+// no extra memory. A model has at most one adapter. With DoRA, AddLoRA reads the adapted weights
+// once to measure them.
 func (m *Model) AddLoRA(c LoRAConfig, g *rng.Generator) error {
 	if g == nil {
 		return errors.New("model: add LoRA: got a nil generator")
@@ -126,15 +126,17 @@ func (m *Model) AddLoRA(c LoRAConfig, g *rng.Generator) error {
 	return m.adapt(from)
 }
 
-// Outside is a parameter of a module that belongs to an adapter and not to the model, under its name in the
-// model that PEFT adapts: score.weight of a reward model, of the task type SEQ_CLS.
+// Outside is a parameter of a module that belongs to an adapter but not to the model, such as
+// score.weight of a reward model (task type SEQ_CLS). Its name is that in the model that PEFT
+// adapts.
 type Outside struct {
 	Name string
 	*tensor.Parameter
 }
 
-// LoadAdapter adds the pairs from a folder in PEFT's format, to continue training or to merge them. Parameters
-// outside of the model get the adapter's values. The adapter has those and no others.
+// LoadAdapter adds the pairs from a folder in PEFT's format, to continue training or to merge them.
+// outside are the parameters outside of the model, which receive the adapter's values. The adapter
+// must have exactly these.
 func (m *Model) LoadAdapter(dir string, outside ...Outside) error {
 	var names []string
 	for _, o := range outside {
@@ -175,7 +177,7 @@ func (o Outside) fill(from view.Tensor) error {
 	return o.Access(true, func(values []float32) error { return view.Widen(values, from.Data[:from.Bytes()], from.DType) })
 }
 
-// widen copies tensors to memory of float32.
+// widen copies tensors to float32 memory.
 func widen(list ...*view.Tensor) error {
 	for _, t := range list {
 		if t.IsZero() {
@@ -204,7 +206,7 @@ func (m *Model) values(p *meta.Param) (out []float32, err error) {
 	return out, view.Widen(out, data, dtype)
 }
 
-// adapt makes the pairs parameters.
+// adapt makes the pairs parameters of the model.
 func (m *Model) adapt(from *lora.Adapter) error {
 	if m.adapter != nil {
 		return errors.New("model: the model already has an adapter")
@@ -242,7 +244,8 @@ func (m *Model) adapt(from *lora.Adapter) error {
 	return nil
 }
 
-// own gives the memory of the pairs and of the saved modules the numbers of the parameters that they will be.
+// own numbers the memory of the pairs and of the saved modules like the parameters that they will
+// become.
 func (a *adapter) own() {
 	next := a.before
 	for i := range a.Pairs {
@@ -260,7 +263,7 @@ func (a *adapter) own() {
 	}
 }
 
-// reads notes that the units that run the module at path read params.
+// reads records that the units that run the module at path read params.
 func (m *Model) reads(path string, params []*tensor.Parameter) {
 	for k, u := range m.program.Units {
 		if reads(u, path) {
@@ -293,7 +296,7 @@ func reads(u *nn.Unit, path string) bool {
 	})
 }
 
-// bind gives the program the current memory of the pairs.
+// bind passes the current memory of the pairs to the program.
 func (a *adapter) bind(p *nn.Program) error {
 	same := a.bound != nil
 	for i, t := range a.params {
@@ -362,7 +365,7 @@ func (a *adapter) access(f func() error) error {
 	return f()
 }
 
-// MergeAdapter yields the tensors of a checkpoint that gives the same answers without an adapter:
+// MergeAdapter yields the tensors of a checkpoint that gives the same results without an adapter:
 // those of [Model.Checkpoint], with each pair added to its weight and rounded to the weight's
 // dtype. It does not change the model.
 func (m *Model) MergeAdapter() (iter.Seq[loader.NamedTensor], error) {
