@@ -8,9 +8,9 @@ import (
 )
 
 // Loss computes the loss of predicting each label from the tokens before it, plus the routers' loss
-// if the model has one (see SetAuxiliary). The first label of a text has no token before it and is left
-// out. Without a reduction the losses are [batch length], 0 for padding. Loss never holds the logits of
-// the whole batch: it computes the head's gradients together with the loss.
+// if the model has one (see SetAuxiliary). It omits the first label of a text, which has no token
+// before it. Without a reduction the result is [batch length], with 0 for padding. Loss never holds
+// the logits of the whole batch: it computes the head's gradients together with the loss.
 func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error) {
 	l, err := m.newLoss(tp, b, o)
 	if err != nil {
@@ -19,7 +19,7 @@ func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error
 	return l.compute(tp)
 }
 
-// newLoss makes a loss that is not computed yet.
+// newLoss makes a loss but does not compute it.
 func (m *Model) newLoss(tp *tensor.Tape, b Batch, o Options) (*loss, error) {
 	if err := m.check(b); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (m *Model) newLoss(tp *tensor.Tape, b Batch, o Options) (*loss, error) {
 	return l, nil
 }
 
-// compute runs the pass by itself.
+// compute computes the loss of a pass outside a group.
 func (l *loss) compute(tp *tensor.Tape) (*tensor.Tensor, error) {
 	if err := l.start(tp); err != nil {
 		return nil, err
@@ -83,14 +83,14 @@ func (m *Model) checkLabels(labels []int, o tensor.CrossEntropyOptions) error {
 	return nil
 }
 
-// loss is one call of Loss.
+// loss is the state of one call of Loss.
 type loss struct {
 	*pass
 	options Options
 	o       tensor.CrossEntropyOptions
 	shape   []int // of the batch
 	divisor float64
-	cooling float32 // factor of the logits
+	cooling float32 // factor of the logits: 1/temperature
 	rows    []int32 // that have a label
 	labels  []int32 // of all rows
 	losses  []float32
@@ -108,8 +108,8 @@ func (l *loss) choose(labels []int) {
 	}
 }
 
-// perRow reports whether the losses are not reduced. The gradients' scales are then unknown before
-// Backward, which computes the head again.
+// perRow reports whether the losses are not reduced. Then the scales of gradients are unknown
+// before Backward, which computes the head again.
 func (l *loss) perRow() bool { return l.o.Reduction == tensor.None && l.o.Items <= 0 }
 
 func (l *loss) run(tp *tensor.Tape) (*tensor.Tensor, error) {
@@ -167,7 +167,7 @@ func (l *loss) entropy(reverse bool, scale float32) error {
 	})
 }
 
-// crossEntropy computes losses, and scale times their gradients over the logits.
+// crossEntropy computes losses, and scale times their gradients with respect to the logits.
 func (l *loss) crossEntropy(losses []float32, gradient, logits view.Tensor, labels []int32, scale float32) {
 	if l.cooling != 1 {
 		logits = l.cooled(logits, gradient, len(labels))
@@ -175,8 +175,8 @@ func (l *loss) crossEntropy(losses []float32, gradient, logits view.Tensor, labe
 	l.backend.CrossEntropy(losses, gradient, logits, labels, scale*l.cooling, float32(l.o.Smoothing))
 }
 
-// cooled returns logits divided by the temperature: in place if the loss overwrites them, since gradient is
-// the same memory then, or if there is no gradient.
+// cooled returns logits divided by the temperature. It divides in place if the loss overwrites the
+// logits, because gradient then shares their memory, or if there is no gradient.
 func (l *loss) cooled(logits, gradient view.Tensor, rows int) view.Tensor {
 	to, width := logits, logits.Cols()
 	if len(gradient.Data) > 0 && &gradient.Data[0] != &logits.Data[0] {
@@ -191,7 +191,7 @@ func (l *loss) cooled(logits, gradient view.Tensor, rows int) view.Tensor {
 	return to
 }
 
-// backRows computes the gradients if each row has a gradient of its own.
+// backRows computes the gradients if each row has its own gradient.
 func (l *loss) backRows(grad []float32) error {
 	routed := float32(0)
 	grad = l.layout.take(grad, 1)
@@ -200,7 +200,7 @@ func (l *loss) backRows(grad []float32) error {
 	}
 	err := l.heads(l.rows, true, func(rows []int32, logits, gradient view.Tensor) error {
 		for from := 0; from < len(rows); {
-			scale, to := grad[rows[from]], from+1 // rows of one scale, such as those of one sequence, together
+			scale, to := grad[rows[from]], from+1 // process rows with equal scales together, such as those of one sequence
 			for to < len(rows) && grad[rows[to]] == scale {
 				to++
 			}

@@ -14,10 +14,10 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Model is a module tree with parameters. Its passes share only the parameters, so several tapes
-// may use it, but two Backward calls must not overlap.
+// Model is a module tree with parameters. Its passes share only the parameters. Several tapes may
+// use it concurrently, but two Backward calls must not overlap.
 //
-// It reuses the memory and the threads of passes until Close or until it is garbage-collected.
+// It reuses the memory and the threads of passes until Close, or until it is garbage-collected.
 type Model struct {
 	meta    *meta.Model
 	spec    *meta.CausalLMSpec
@@ -27,19 +27,21 @@ type Model struct {
 	sessions *sessions
 	// auxiliary is the weight of the routers' loss in Loss; 0 means none.
 	auxiliary float32
-	logitRows int // of LogitRows; 0 means no bound
-	// activations are those of Activations.
+	logitRows int // of LogitRows; 0 means no limit
+	// activations is the value of Activations.
 	activations residency.ChangingOptions
-	draws       atomic.Int32 // what passes have shown, see noteDraws
+	draws       atomic.Int32 // what passes have shown; see noteDraws
 }
 
-// ErrServedOnly is returned for modules for multi-token prediction, which read hidden states of their model.
+// ErrServedOnly is returned for multi-token prediction modules, which read hidden states of their
+// model.
 var ErrServedOnly = errors.New("model: a part of this model cannot be trained yet; serve runs it")
 
-// New makes a model whose parameters are zeros. If a module is unsupported, the error names it.
+// New makes a model whose parameters are zeros. If training does not support a module, the error
+// names it.
 func New(m *meta.Model) (*Model, error) { return build(m, nil) }
 
-// Load makes a model with the values of a checkpoint, widened to float32.
+// Load makes a model with the values of a checkpoint, converted to float32.
 func Load(m *meta.Model, b *loader.Binding, options ...Option) (*Model, error) {
 	if b == nil {
 		return nil, errors.New("model: load: got a nil binding")
@@ -86,7 +88,7 @@ func build(m *meta.Model, b *loader.Binding, list ...Option) (*Model, error) {
 	return model, nil
 }
 
-// trainable fails if training does not support a part of a program.
+// trainable returns an error if training does not support a part of a program.
 func trainable(program *nn.Program) error {
 	if part := program.Untrained(); part != "" {
 		return fmt.Errorf("%w: %s", ErrServedOnly, part)
@@ -94,7 +96,8 @@ func trainable(program *nn.Program) error {
 	return nil
 }
 
-// paths returns the paths of the trained parameters in the tree's order, tied ones once.
+// paths returns the paths of the trained parameters in the tree's order. A tied parameter occurs
+// once.
 func (ps *parameters) paths(root *meta.Module) (list []string) {
 	for path, node := range root.Walk() {
 		for _, p := range node.Params {
@@ -106,14 +109,14 @@ func (ps *parameters) paths(root *meta.Module) (list []string) {
 	return list
 }
 
-// Close releases the memory and the threads of passes. No pass may be running.
+// Close releases the memory and the threads of passes. No pass may be in progress.
 func (m *Model) Close() error {
 	err := m.sessions.close()
 	m.parameters.close()
 	return err
 }
 
-// number returns v, a field of a config, as a number, or otherwise if it is none.
+// number returns v, a field of a config, as a number. If v is not a number, it returns otherwise.
 func number(v any, otherwise float32) float32 {
 	switch v := v.(type) {
 	case float64:
@@ -127,7 +130,8 @@ func number(v any, otherwise float32) float32 {
 }
 
 // Parameters yields the model's parameters by path in the tree's order, tied ones once. It omits
-// those that are frozen in the checkpoint. Then it yields those of an adapter, each pair's A and B.
+// those that are frozen in the checkpoint. Then it yields the parameters of an adapter, A and B of
+// each pair.
 func (m *Model) Parameters() iter.Seq2[string, *tensor.Parameter] {
 	return func(yield func(string, *tensor.Parameter) bool) {
 		i := 0
@@ -157,8 +161,8 @@ func (m *Model) Parameters() iter.Seq2[string, *tensor.Parameter] {
 }
 
 // Buffers yields the checkpoint's values that are not parameters, by path, such as the bias of a
-// router's scores. They are not trained. Integers, such as the factors of hashes, are left out. A model with frozen parameters yields none, because its
-// checkpoint is not a whole model.
+// router's scores. They are not trained. It omits integers, such as the factors of hashes. A model
+// with frozen parameters yields none, because its checkpoint is not a complete model.
 func (m *Model) Buffers() iter.Seq2[string, []float32] {
 	return func(yield func(string, []float32) bool) {
 		if m.base != nil {
@@ -178,5 +182,5 @@ func (m *Model) Buffers() iter.Seq2[string, []float32] {
 func (m *Model) Meta() *meta.Model { return m.meta }
 
 // SetAuxiliary sets the weight of the routers' load-balancing loss in Loss. The default is the
-// config's router_aux_loss_coef if output_router_logits is true, else 0.
+// config's router_aux_loss_coef if output_router_logits is true, and otherwise 0.
 func (m *Model) SetAuxiliary(weight float32) { m.auxiliary = weight }

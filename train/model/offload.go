@@ -12,15 +12,16 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// OffloadParameters keeps the values of trained parameters within a limit of memory, in bytes: those that are
-// not needed leave it, changed ones for a scratch file in dir. A pass brings the parameters of one unit at a
-// time and Backward computes units again; an optimizer brings one parameter at a time. Weights stay bitwise
-// the same. A write that fails fails the pass or the step, and loses no value. The limit is exceeded if a
-// unit needs more. It does not count gradients and the state of optimizers, unless a train.GeminiPlugin
-// prepares the model: then they share the limit and the scratch file.
+// OffloadParameters keeps the values of trained parameters within a memory limit, in bytes. Values
+// that are not in use leave memory; changed ones are written to a scratch file in dir. A pass loads
+// the parameters of one unit at a time, and Backward computes units again. An optimizer loads one
+// parameter at a time. Weights stay bitwise the same. If a write fails, the pass or the step fails,
+// but no value is lost. The limit is exceeded if a single unit needs more. It does not include
+// gradients and optimizer state, unless a train.GeminiPlugin prepares the model: then they share
+// the limit and the scratch file.
 //
-// Keep the checkpoint open as long as the model is used. [Model.Close] removes the scratch file, and with it
-// the values. Scratch files that killed processes have left in dir are removed.
+// Keep the checkpoint open while the model is in use. [Model.Close] removes the scratch file with
+// all values in it. OffloadParameters removes scratch files that killed processes have left in dir.
 func OffloadParameters(limit int64, dir string) Option {
 	return func(o *options) {
 		o.offload = &residency.ChangingOptions{Limit: max(limit, 1), Dir: dir, Arena: &arena, Mover: &mover}
@@ -33,7 +34,7 @@ type OffloadStats struct {
 	Held, Peak    int64 // in memory now, and at most
 	Read, Written int64 // from and to the scratch file
 	Ahead         int64 // of Read, before the values were needed
-	Used, Hit     int64 // acquired, and of this in memory by then
+	Used, Hit     int64 // acquired, and the part of it already in memory
 }
 
 // OffloadStats returns the counters. They are zero without [OffloadParameters].
@@ -44,19 +45,19 @@ func (m *Model) OffloadStats() OffloadStats {
 	return OffloadStats(m.changing.Stats())
 }
 
-// offloadedOf reports whether the values of p are in memory only while they are needed.
+// offloadedOf reports whether the values of p are in memory only while in use.
 func offloadedOf(p *tensor.Parameter) bool { return chunks.Of(p) != nil }
 
-// offload makes a parameter whose values come from fill.
+// offload makes an offloaded parameter whose initial values come from fill.
 func (ps *parameters) offload(path string, p *meta.Param, fill func(to []float32) error) *tensor.Parameter {
 	return tensor.NewStored(ps.changing.Add(path, int(p.Elements()), fill), p.Shape...)
 }
 
-// offloads reports whether parameters of the tree leave memory, since the model was loaded or prepared.
+// offloads reports whether any parameter is offloaded, since the model was loaded or prepared.
 func (ps *parameters) offloads() bool { return slices.ContainsFunc(ps.order, offloadedOf) }
 
-// bring brings the offloaded parameters of unit i into memory, in place of those of another unit, and while
-// the pass reverses, their gradients.
+// bring loads the offloaded parameters of unit i in place of those of another unit. While the pass
+// reverses, it also loads their gradients.
 func (w *weights) bring(i int) error {
 	if !w.offloads || w.brought == i+1 {
 		return nil
@@ -84,7 +85,7 @@ func (w *weights) bring(i int) error {
 	return nil
 }
 
-// bringGradient brings what the pass adds the gradient of t to.
+// bringGradient loads the memory to which the pass adds the gradient of t.
 func (w *weights) bringGradient(t *tensor.Parameter) error {
 	switch {
 	case !w.reversing || !t.Trainable || !t.KeepsGrad():
@@ -102,7 +103,7 @@ func (w *weights) bringGradient(t *tensor.Parameter) error {
 // putBack releases what bring has acquired.
 func (w *weights) putBack() {
 	for _, p := range w.unitHeld {
-		_ = w.model.trained[p].Release(false) // values that were only read
+		_ = w.model.trained[p].Release(false) // the values were only read
 		delete(w.params, p)
 	}
 	for _, t := range w.gradsHeld {
@@ -115,12 +116,12 @@ func (w *weights) putBack() {
 	w.unitHeld, w.gradsHeld, w.brought = w.unitHeld[:0], w.gradsHeld[:0], 0
 }
 
-// An ahead holds gradients of offloaded parameters that are computed before Backward, in the parameters'
-// stores. It belongs to a session.
+// An ahead holds gradients of offloaded parameters that are computed before Backward. They are in
+// the parameters' stores. It belongs to a session.
 type ahead struct {
 	arrays map[*tensor.Parameter]*chunks.Array
-	values map[*tensor.Parameter][]float32 // of those that are acquired
-	used   []*tensor.Parameter             // that have a gradient, in their order
+	values map[*tensor.Parameter][]float32 // of acquired ones
+	used   []*tensor.Parameter             // with a gradient, in order
 }
 
 // bring acquires the memory for the gradient of t.
@@ -138,7 +139,7 @@ func (a *ahead) bring(t *tensor.Parameter) error {
 	return err
 }
 
-// target returns the memory for the gradient of t, if it is acquired.
+// target returns the memory for the gradient of t, or nil if it is not acquired.
 func (a *ahead) target(t *tensor.Parameter) []float32 {
 	g := a.values[t]
 	if g != nil && !slices.Contains(a.used, t) {
@@ -149,7 +150,7 @@ func (a *ahead) target(t *tensor.Parameter) []float32 {
 
 func (a *ahead) putBack() {
 	for t := range a.values {
-		_ = a.arrays[t].Release(true) // an array's does not fail
+		_ = a.arrays[t].Release(true) // an array's Release cannot fail
 	}
 	clear(a.values)
 }
@@ -163,7 +164,7 @@ func (a *ahead) adopt(b backend.Backend, scale float32) error {
 			return err
 		}
 		err = add(b, t, g, scale)
-		_ = a.arrays[t].Release(false) // an array's does not fail
+		_ = a.arrays[t].Release(false) // an array's Release cannot fail
 		if err != nil {
 			return err
 		}
@@ -189,7 +190,7 @@ func add(b backend.Backend, t *tensor.Parameter, g []float32, scale float32) err
 	return t.ReleaseGrad()
 }
 
-// drop forgets the gradients.
+// drop discards the gradients.
 func (a *ahead) drop() {
 	for _, t := range a.used {
 		a.arrays[t].Drop()

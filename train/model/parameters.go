@@ -15,31 +15,31 @@ import (
 
 // parameters holds the state that the passes of a model share.
 type parameters struct {
-	trained map[*meta.Param]*tensor.Parameter // on the heap, trainable or not
-	order   []*tensor.Parameter               // of trained, in the order of the tree
-	// numbered are those of order, then those of the adapter; numbers are their places from 1 on, which
-	// views of their values have as owners.
+	trained map[*meta.Param]*tensor.Parameter // in memory, trainable or not
+	order   []*tensor.Parameter               // values of trained, in the order of the tree
+	// numbered are those of order, then those of the adapter. A parameter's number is its index
+	// plus 1. Views of its values carry the number as their owner.
 	numbered []*tensor.Parameter
 	numbers  map[*tensor.Parameter]int32
-	base     *base // of the frozen ones; nil for none
+	base     *base // of frozen parameters; nil if there are none
 	buffers  map[*meta.Buffer]view.Tensor
 	dtypes   map[*meta.Buffer]meta.DType // in the checkpoint
-	stacked  map[*meta.Param]bool        // of experts
+	stacked  map[*meta.Param]bool        // stacks of experts
 	units    []unitParameters
-	// changing holds the values of trained parameters that leave memory; nil if all stay.
+	// changing holds the values of offloaded parameters. It is nil if all stay in memory.
 	changing *chunks.Store
-	adapter  *adapter           // low-rank pairs beside them; nil for none
-	source   *loader.Checkpoint // of what is frozen, or nil
+	adapter  *adapter           // low-rank pairs; nil if there are none
+	source   *loader.Checkpoint // of frozen parameters, or nil
 }
 
 // unitParameters are the parameters that a unit of the program reads.
 type unitParameters struct {
 	trained []*tensor.Parameter
-	params  []*meta.Param // of trained, but for an adapter's pairs at the end
+	params  []*meta.Param // of trained, without an adapter's pairs at its end
 }
 
-// newParameters makes the parameters of a program, from b or as zeros. Those whose paths o.freeze
-// selects stay in b.
+// newParameters makes the parameters of a program, with the values of b or as zeros. Parameters
+// whose paths o.freeze selects stay in b.
 func newParameters(m *meta.Model, p *nn.Program, b *loader.Binding, o options) (*parameters, error) {
 	frozen := map[*meta.Param]bool{}
 	out := &parameters{trained: map[*meta.Param]*tensor.Parameter{}, numbers: map[*tensor.Parameter]int32{},
@@ -128,8 +128,8 @@ func (ps *parameters) number(t *tensor.Parameter) {
 	ps.numbers[t] = int32(len(ps.numbered))
 }
 
-// unchanged reports files of frozen parameters that changed on disk, which makes the results of a
-// pass invalid.
+// unchanged returns an error if files of frozen parameters have changed on disk. Results of the
+// current pass are then invalid.
 func (ps *parameters) unchanged() error {
 	if ps.source == nil || ps.base == nil {
 		return nil
@@ -137,7 +137,7 @@ func (ps *parameters) unchanged() error {
 	return ps.source.Unchanged()
 }
 
-// close frees what parameters have beyond the heap.
+// close frees everything that parameters hold outside the Go heap.
 func (ps *parameters) close() {
 	if ps.base != nil {
 		ps.base.close()
@@ -147,11 +147,11 @@ func (ps *parameters) close() {
 	}
 }
 
-// streams reports whether parameters move between passes or units: what a pass records must not refer to
-// their memory beyond the unit that reads them.
+// streams reports whether parameters move between passes or units. If so, the record of a pass must
+// not refer to their memory beyond the unit that reads them.
 func (ps *parameters) streams() bool { return ps.offloads() || ps.base.streams() }
 
-// explain adds the file's name to an error that is a memory fault of a mapped file.
+// explain adds the file's name to an error caused by a memory fault of a mapped file.
 func (ps *parameters) explain(err error) error {
 	var fault *backend.FaultError
 	if errors.As(err, &fault) && ps.source != nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// MaxMemory limits the memory for frozen parameters, in bytes. Those that do not fit stream from disk in
-// each sweep: forwards, and backwards in reverse order. Backward then computes the units again, as with
-// Options.Recompute. Losses and gradients stay bitwise the same. Without a limit, frozen parameters are
-// used in the checkpoint's mapping, in the page cache.
+// MaxMemory limits the memory for frozen parameters, in bytes. Parameters beyond the limit stream
+// from disk in each sweep: forwards, and backwards in reverse order. Backward then computes the
+// units again, as with Options.Recompute. Losses and gradients stay bitwise the same. Without a
+// limit, frozen parameters are used in the checkpoint's memory mapping, in the page cache.
 //
-// The limit counts neither activations nor trained parameters. Below the minimum the model takes the
-// minimum: see [Model.FrozenMemory].
+// The limit includes neither activations nor trained parameters. If it is below the minimum, the
+// model uses the minimum: see [Model.FrozenMemory].
 func MaxMemory(bytes int64) Option { return func(o *options) { o.place.limit = max(bytes, 1) } }
 
-// DeviceMap places the frozen parameters that m names on the cpu or the disk, as serve's --device-map does.
-// The others fill the limit.
+// DeviceMap places the frozen parameters that m names on the cpu or the disk, like serve's
+// --device-map. The others fill the limit.
 func DeviceMap(m devicemap.Map) Option { return func(o *options) { o.place.pins = m } }
 
-// placement says where frozen parameters go.
+// placement configures where frozen parameters go.
 type placement struct {
 	limit int64 // 0 for none
 	pins  devicemap.Map
@@ -35,26 +35,27 @@ type placement struct {
 // set reports whether parameters may stream.
 func (p *placement) set() bool { return p.limit > 0 || p.pins.Len() > 0 }
 
-// A placed is what is placed by itself: a parameter or an expert.
+// A placed is a parameter or an expert, which is placed individually.
 type placed struct {
 	path   string
 	bytes  int64
-	packs  bool  // it is of bfloat16
-	units  []int // that it streams in; none for a table, of which rows are read in the mapping
+	packs  bool  // bfloat16, so that it can be packed
+	units  []int // units that it streams in; none for a table, whose rows are read in the mapping
 	device devicemap.Device
 	pinned bool
 }
 
-// plan is where the frozen parameters of a model go.
+// plan describes where the frozen parameters of a model go.
 type plan struct {
 	devices           devicemap.Map
-	resident, minimum int64 // bytes of those in memory; least memory that works
-	window            int64 // bytes of the memory that the others stream through
-	packed            int64 // bytes of the memory for packed weights of a unit
+	resident, minimum int64 // bytes in memory, and the minimum
+	window            int64 // bytes of the memory through which the others stream
+	packed            int64 // bytes reserved for packed weights of a unit
 }
 
-// plan decides what stays in memory within the limit. Each byte that streams is read as often as any
-// other, so that it keeps what makes the largest unit that streams small: the window has room for it.
+// plan decides what stays in memory within the limit. Each streamed byte costs the same, because
+// all are read once per sweep. So plan keeps the parameters that make the largest streamed unit
+// small, because the window must have room for it.
 func (p *placement) plan(b *base) (plan, error) {
 	all, err := p.list(b)
 	if err != nil {
@@ -84,7 +85,7 @@ func (p *placement) plan(b *base) (plan, error) {
 		switch at := &all[i]; {
 		case at.device != "":
 		case p.limit > 0:
-			at.device = devicemap.Disk // a table, of which the page cache holds rows
+			at.device = devicemap.Disk // a table; the page cache holds rows
 		default:
 			at.device = devicemap.CPU
 		}
@@ -94,8 +95,9 @@ func (p *placement) plan(b *base) (plan, error) {
 	return out, nil
 }
 
-// packing returns the memory for packed weights of a unit: what is left where the others stream with room to read ahead, up to
-// those of the largest block in both of their layouts. It saves more time there than weights that stay in memory.
+// packing returns the memory for packed weights of a unit: the rest of the limit after a window
+// with room to read ahead, at most both layouts of the largest block. It saves more time than
+// additional resident weights.
 func (p *placement) packing(units [][]*placed) int64 {
 	if !p.packs || p.limit == 0 || !cpu.KeepsPacked() {
 		return 0
@@ -117,8 +119,8 @@ func (p *placement) packing(units [][]*placed) int64 {
 	return min(2*largest, p.limit-least)
 }
 
-// choose returns the division within the limit that reads the least, and the least memory that works. It prefers windows with
-// room to read ahead, without which the disk waits while a unit computes.
+// choose returns the division within the limit that reads the least, and the minimum memory. It
+// prefers windows with room to read ahead. Without room, the disk is idle while a unit computes.
 func choose(units [][]*placed, limit int64) (best division, least int64) {
 	fits, tightest := -1, -1
 	var all []division
@@ -138,7 +140,7 @@ func choose(units [][]*placed, limit int64) (best division, least int64) {
 	return all[fits], all[tightest].resident + all[tightest].largest
 }
 
-// list returns the frozen parameters, those of stacks expert by expert.
+// list returns the frozen parameters. Stacks are divided into experts.
 func (p *placement) list(b *base) ([]placed, error) {
 	var all []placed
 	index := map[string]int{}
@@ -214,7 +216,7 @@ func (b *base) expertBytes(m *meta.Module) (count int, bytes int64) {
 // pageBytes is the alignment of direct reads.
 const pageBytes = 4096
 
-// bytesOf returns the memory that tensors take at most when they are read directly.
+// bytesOf returns the maximum memory for tensors that are read with direct I/O.
 func bytesOf(list []loader.BoundTensor) (n int64) {
 	for _, t := range list {
 		piece := stored.New(t)
@@ -223,14 +225,14 @@ func bytesOf(list []loader.BoundTensor) (n int64) {
 	return n
 }
 
-// A division says how much stays in memory if no unit streams more than most bytes.
+// A division describes how much stays in memory if no unit streams more than most bytes.
 type division struct {
-	most, largest  int64   // what a unit may stream, and what the largest one does
-	resident, read int64   // bytes in memory, and bytes of a sweep
-	units          []int64 // what each unit streams, but those that stream nothing
+	most, largest  int64   // limit of a unit's streamed bytes, and the largest unit's
+	resident, read int64   // bytes in memory, and bytes read per sweep
+	units          []int64 // streamed bytes of each unit, without units that stream nothing
 }
 
-// roomy returns the memory in which each unit is read while the one before it computes.
+// roomy returns the memory with which each unit can be read while the previous one computes.
 func (d *division) roomy() int64 {
 	most := d.largest
 	for i := 1; i < len(d.units); i++ {
@@ -242,7 +244,8 @@ func (d *division) roomy() int64 {
 // window returns the memory that units stream through within the limit.
 func (d *division) window(limit int64) int64 { return max(min(d.roomy(), limit-d.resident), d.largest) }
 
-// waits returns the bytes of a sweep for which the window has no room before the unit in front of theirs has run.
+// waits returns the bytes per sweep that cannot be read ahead, because the window has no room until
+// the previous unit has run.
 func (d *division) waits(limit int64) (n int64) {
 	window, roomy := d.window(limit), d.roomy()
 	for i := 1; i < len(d.units); i++ {
@@ -251,13 +254,14 @@ func (d *division) waits(limit int64) (n int64) {
 	return n
 }
 
-// better reports whether d waits less than other or, if both wait for as much, reads less.
+// better reports whether d waits for fewer bytes than other or, if these are equal, reads less.
 func (d *division) better(other *division, limit int64) bool {
 	mine, others := d.waits(limit), other.waits(limit)
 	return mine < others || mine == others && d.read < other.read
 }
 
-// divide places what is not pinned: of each unit the largest pieces stream, up to most bytes.
+// divide places everything that is not pinned. Of each unit, the largest pieces stream, up to most
+// bytes.
 func divide(units [][]*placed, most int64) division {
 	d := division{most: most}
 	seen := map[*placed]bool{}
@@ -290,7 +294,7 @@ func divide(units [][]*placed, most int64) division {
 	return d
 }
 
-// fill keeps what still fits, the largest first.
+// fill keeps further pieces that fit in memory, the largest first.
 func (d *division) fill(all []placed, limit int64) {
 	order := make([]*placed, 0, len(all))
 	for i := range all {
@@ -307,11 +311,11 @@ func (d *division) fill(all []placed, limit int64) {
 	}
 }
 
-// mostSizes bounds the sizes that plan tries.
+// mostSizes limits the number of sizes that plan tries.
 const mostSizes = 256
 
-// sizes returns what a unit may stream: nothing, its largest piece, its two largest, …; some of them if
-// there are many.
+// sizes returns candidates for the streamed bytes of a unit: nothing, its largest piece, its two
+// largest pieces, and so on. If there are many, it returns a selection.
 func sizes(units [][]*placed) []int64 {
 	out := []int64{0}
 	for _, list := range units {
@@ -338,7 +342,7 @@ func (p *placement) open(b *base) (*residency.Store, plan, error) {
 	if !p.set() {
 		s, err := b.newStore(devicemap.NewMap(devicemap.Entry{Path: "", Device: devicemap.CPU}), 0)
 		if err == nil && b.converter == nil {
-			s.Budget(0) // in the mapping
+			s.Budget(0) // read in the mapping
 		}
 		return s, plan{}, err
 	}

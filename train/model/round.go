@@ -39,7 +39,7 @@ func (w *weights) round() {
 	all.Wait()
 }
 
-// keepVectors keeps the rows of a stack of biases unrounded.
+// keepVectors shares the rows of a stack of biases, which are not rounded.
 func (h *parts) keepVectors(from *parts) {
 	if len(h.experts) > 0 && h.experts[0][0].Rank == 1 {
 		h.experts = from.experts

@@ -12,7 +12,7 @@ import (
 
 // routers computes Mixtral's auxiliary loss, which balances experts. It is the number of experts
 // times the sum over experts of (choices of the expert / rows, over all layers) times its mean
-// probability. The choices have no gradient. Padding is no row.
+// probability. The choices have no gradient. Padding does not count.
 type routers struct {
 	*session
 	topK   int
@@ -36,8 +36,8 @@ func (m *Model) topK() int {
 	return 0
 }
 
-// Trace receives the logits of a router: in Forward to count the choices, and afterwards for their
-// gradient.
+// Trace receives the logits of a router: in Forward to count the choices, and in Backward to add
+// their gradient.
 func (r *routers) Trace(at nn.Point, _ string, x view.Tensor) {
 	if at != nn.PointRouter {
 		return
@@ -68,7 +68,7 @@ func (r *routers) Trace(at nn.Point, _ string, x view.Tensor) {
 	}
 }
 
-// loss is experts · Σ share · mean.
+// loss returns experts · Σ share · mean.
 func (r *routers) loss() float32 {
 	sum := 0.0
 	for e, c := range r.counts {
@@ -78,7 +78,7 @@ func (r *routers) loss() float32 {
 	return float32(float64(len(r.counts)) * sum / n / n)
 }
 
-// reverse adds scale times the loss's gradient to the routers.
+// reverse adds scale times the loss's gradient to the gradients of the routers.
 func (r *routers) reverse(scale float32) {
 	r.again, r.scale = true, scale
 	for _, x := range r.seen {

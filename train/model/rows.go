@@ -7,10 +7,10 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// headRows returns the rows whose logits a loss holds at a time without LogitRows.
+// headRows returns the number of rows whose logits a loss holds at a time without LogitRows.
 func (m *Model) headRows() int { return max(headLogits/max(m.spec.Vocab, 1), leastLogitRows) }
 
-// outputs returns the rows whose logits a loss holds at a time.
+// outputs returns the number of rows whose logits a loss holds at a time.
 func (m *Model) outputs() int {
 	if m.logitRows == 0 || m.headTrains() || m.headQuantised() {
 		return m.headRows()
@@ -18,12 +18,12 @@ func (m *Model) outputs() int {
 	return min(m.headRows(), m.logitRows)
 }
 
-// headTrains reports whether a parameter of the last unit trains.
+// headTrains reports whether the last unit has a parameter that trains.
 func (m *Model) headTrains() bool {
 	return slices.ContainsFunc(m.units[len(m.units)-1].trained, func(t *tensor.Parameter) bool { return t.Trainable })
 }
 
-// headQuantised reports whether the checkpoint has codes for the last unit.
+// headQuantised reports whether the last unit has quantised weights in the checkpoint.
 func (m *Model) headQuantised() bool {
 	for _, n := range m.program.Units[len(m.program.Units)-1].Modules {
 		for _, module := range n.Module.Walk() {
@@ -39,8 +39,9 @@ func (m *Model) headQuantised() bool {
 	return false
 }
 
-// groups divides rows into groups of at most so many. First come the groups of headRows, which LogitRows divides into equal
-// parts: a part has few rows, for which other kernels compute, only if its group does.
+// groups divides rows into groups of at most most rows. It first makes groups of headRows, and
+// divides these into equal parts for LogitRows. A part thus has few rows, which other kernels
+// compute, only if its group does.
 func (m *Model) groups(rows []int32, most int) iter.Seq[[]int32] {
 	return func(yield func([]int32) bool) {
 		for group := range slices.Chunk(rows, m.headRows()) {

@@ -17,24 +17,24 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// headLogits bounds the logits that a loss holds at a time, in elements. It is large enough that
-// repacking the head's weights for each chunk of rows takes little of the time.
+// headLogits limits the logits that a loss holds at a time, in elements. With this many, repacking
+// the head's weights for each chunk of rows costs little time.
 const headLogits = 22 << 20
 
-// A tape's passes that wait for Backward have tapeSessions sessions, and those of all tapes allSessions.
-// One more pass takes the session of the oldest, which Backward then runs again. So passes that no
-// Backward follows take no more memory, whenever they are collected.
+// Limits of the sessions held by passes that wait for Backward: of one tape, and of all tapes. One
+// more pass takes the session of the oldest pass, which Backward then runs again. Passes without
+// Backward therefore do not accumulate memory, no matter when they are garbage-collected.
 const tapeSessions, allSessions = 2, 8
 
 // sessions is a model's pool of sessions.
 type sessions struct {
 	mu      sync.Mutex
-	free    []*session // that no pass uses
-	lent    []*lease   // the oldest first
+	free    []*session // not in use
+	lent    []*lease   // oldest first
 	retired bool       // the model is gone
 }
 
-// retire closes the pooled sessions and those that are returned later.
+// retire closes the pooled sessions, and those returned later.
 func (s *sessions) retire() {
 	s.mu.Lock()
 	s.retired = true
@@ -48,7 +48,7 @@ type lease struct {
 	all  *sessions
 	tape weak.Pointer[tensor.Tape]
 	idle bool // the pass waits for Backward
-	over bool // the session is another's
+	over bool // another pass has taken the session
 }
 
 // end returns the session to the pool.
@@ -79,14 +79,14 @@ func (l *lease) giveBack() {
 	l.all.free = append(l.all.free, l.session)
 }
 
-// rest says that the pass waits for Backward.
+// rest records that the pass waits for Backward.
 func (l *lease) rest() {
 	l.all.mu.Lock()
 	defer l.all.mu.Unlock()
 	l.idle = true
 }
 
-// wake reports whether the pass still has its session, which it then keeps.
+// wake reports whether the pass still has its session. If so, no other pass can take it.
 func (l *lease) wake() bool {
 	l.all.mu.Lock()
 	defer l.all.mu.Unlock()
@@ -94,7 +94,8 @@ func (l *lease) wake() bool {
 	return !l.over
 }
 
-// surplus ends the oldest lease whose session a pass of tape takes, or returns nil. s.mu is locked.
+// surplus ends the oldest lease whose session a pass of tape may take, or returns nil. The caller
+// must hold s.mu.
 func (s *sessions) surplus(tape weak.Pointer[tensor.Tape]) *lease {
 	var mine, idle []*lease
 	for _, l := range s.lent {
@@ -127,7 +128,7 @@ func (s *sessions) close() error {
 	return errors.Join(errs...)
 }
 
-// session is the memory and the threads of one pass at a time.
+// session is the memory and the threads of a pass. One pass at a time uses it.
 type session struct {
 	program  *nn.Program
 	threads  int
@@ -139,15 +140,15 @@ type session struct {
 	limits   nn.Limits
 
 	kv       []kvcache.Layer
-	pages    [3]int // what kv was made for: pages, their length, memories
-	apart    bool   // so was kv
+	pages    [3]int // of kv: number of pages, their length, memories
+	apart    bool   // of kv: separate memory per layer
 	memories []view.Tensor
 	input    nn.Input
-	between  *between // of a group; nil until there was one
+	between  *between // of a group; nil before the first one
 	packed   view.Tensor
 }
 
-// enter takes a session for a pass from the pool, or makes one.
+// enter takes a session for a pass from the pool, or creates one.
 func (m *Model) enter(tp *tensor.Tape, tokens []int32, l *layout, way nn.Way) (*lease, error) {
 	tape := weak.Make(tp)
 	s, err := m.free(tp, tape)
@@ -169,7 +170,7 @@ func (m *Model) enter(tp *tensor.Tape, tokens []int32, l *layout, way nn.Way) (*
 	return taken, nil
 }
 
-// free takes a session that suits a tape: a pooled one, that of a surplus pass, or a new one.
+// free returns a session that suits a tape: a pooled one, that of a surplus pass, or a new one.
 func (m *Model) free(tp *tensor.Tape, tape weak.Pointer[tensor.Tape]) (*session, error) {
 	for {
 		s, surplus := m.sessions.take(tp, tape)
@@ -190,7 +191,7 @@ func (m *Model) free(tp *tensor.Tape, tape weak.Pointer[tensor.Tape]) (*session,
 	return s, nil
 }
 
-// take takes a pooled session that suits a tape, or else a surplus lease.
+// take removes a pooled session that suits a tape, or otherwise returns a surplus lease.
 func (s *sessions) take(tp *tensor.Tape, tape weak.Pointer[tensor.Tape]) (*session, *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,8 +217,8 @@ func (s *session) close() error {
 	return s.recorder.Close()
 }
 
-// fit makes room for a batch and fills in the program's inputs: tokens are those of the rows, of which outputs have
-// logits at a time.
+// fit makes room for a batch and sets the program's inputs. tokens are the ids of the rows. outputs
+// is the number of rows that have logits at a time.
 func (s *session) fit(tokens []int32, l *layout, way nn.Way, outputs int) (err error) {
 	most := l.ids // padding included, so that batches of one shape take the same memory
 	limits := nn.Limits{Rows: most, Outputs: min(outputs, most)}
@@ -251,12 +252,13 @@ func (s *session) fit(tokens []int32, l *layout, way nn.Way, outputs int) (err e
 		s.input.StateSpans = append(s.input.StateSpans, backend.StateSpan{First: t.first, Rows: t.rows, From: -1, To: -1})
 	}
 	s.input.Groups = []nn.Group{group}
-	s.input.States = make([]view.Tensor, len(s.program.States())) // none is kept after a text
+	s.input.States = make([]view.Tensor, len(s.program.States())) // no state is kept after a text
 	return nil
 }
 
-// makeKV lays out pages of a KV cache: separate memory per layer if apart is set, else one memory that all
-// units use, with a part for each of a unit's layers, and separate memory for layers that later units read.
+// makeKV allocates pages of a KV cache. If apart is set, each layer has separate memory. Otherwise
+// all units share one memory, with a part for each layer of a unit, and layers that later units
+// read have separate memory.
 func (s *session) makeKV(pages, length int, apart bool) error {
 	shapes := s.program.KV()
 	places, n := make([]int, len(shapes)), 0

@@ -14,26 +14,26 @@ import (
 
 var _ nn.Holder = (*weights)(nil)
 
-// weights gives one pass access to a model's parameters: trainable ones in their storage, frozen
-// ones in the model's base. As record.Weights it says where gradients go.
+// weights gives one pass access to a model's parameters: trained ones in their storage, frozen ones
+// in the model's base. It implements record.Weights, which determines where gradients go.
 type weights struct {
 	model  *parameters
 	params map[*meta.Param]*parts
-	places []place // of parameters, by their number
-	unit   int     // the one that is held
+	places []place // by parameter number
+	unit   int     // the unit in use
 	sweep  sweep
 	cast   meta.DType
-	// early, if not nil, gets gradients, those that are computed before Backward.
+	// early, if not nil, receives the gradients that are computed before Backward.
 	early map[*tensor.Parameter][]float32
-	spare map[*tensor.Parameter][]float32 // memory for it to use again
-	held  []*tensor.Parameter             // acquired for the pass
-	// unitHeld are the offloaded parameters that are acquired for unit brought-1.
+	spare map[*tensor.Parameter][]float32 // memory that early may reuse
+	held  []*tensor.Parameter             // acquired for the whole pass
+	// unitHeld are the offloaded parameters acquired for unit brought-1.
 	unitHeld  []*meta.Param
-	gradsHeld []*tensor.Parameter // of those, whose gradients are acquired
-	ahead     ahead               // in place of early, for offloaded parameters
+	gradsHeld []*tensor.Parameter // those with an acquired gradient
+	ahead     ahead               // replaces early for offloaded parameters
 	brought   int
 	offloads  bool // some parameters are offloaded
-	reversing bool // units are held to be reversed
+	reversing bool // units are acquired for reversal
 	err       error
 }
 
@@ -43,7 +43,7 @@ type parts struct {
 	experts [][]backend.Part // of a stack, or its rows
 	// rounded holds the same pieces in float16, for products under autocast.
 	rounded *parts
-	memory  []byte // of rounded
+	memory  []byte // backs rounded
 	seen    *float32
 }
 
@@ -51,8 +51,8 @@ func newWeights(m *parameters) *weights {
 	return &weights{model: m, params: map[*meta.Param]*parts{}, spare: map[*tensor.Parameter][]float32{}, sweep: sweep{base: m.base}}
 }
 
-// acquire brings the values of all parameters into memory until release, except for offloaded ones. Ranks acquire them in the
-// same order, as sharded ones need.
+// acquire loads the values of all parameters except offloaded ones into memory until release. All
+// ranks acquire them in the same order, as sharded parameters require.
 func (w *weights) acquire() error {
 	w.offloads = w.model.offloads()
 	hold := func(p *tensor.Parameter) error {
@@ -64,7 +64,7 @@ func (w *weights) acquire() error {
 	}
 	for _, p := range w.model.order { // the same on all ranks
 		if offloadedOf(p) {
-			continue // with its unit
+			continue // acquired with its unit
 		}
 		if err := hold(p); err != nil {
 			return err
@@ -81,7 +81,7 @@ func (w *weights) acquire() error {
 }
 
 // release ends the use of the values. If a storage fails to release values that were only read, the
-// next acquire fails.
+// next acquire returns the error.
 func (w *weights) release() {
 	w.leave()
 	w.ahead.drop()
@@ -92,14 +92,14 @@ func (w *weights) release() {
 	w.held = w.held[:0]
 }
 
-// begin finds the current memory of the parameters. It rounds the operands of products if cast is
-// float16.
+// begin updates the addresses of the parameters. If cast is float16, it rounds the operands of
+// products.
 func (w *weights) begin(cast meta.DType) error {
 	w.cast, w.err = cast, nil
 	for p, t := range w.model.trained {
 		values, grad := t.Data(), t.Grad()
 		if offloadedOf(t) {
-			delete(w.params, p) // it may have been in memory before
+			delete(w.params, p) // it may have been in memory in an earlier pass
 			if cast == meta.Float16 {
 				return errors.New("model: OffloadParameters does not support autocast to float16: use bfloat16")
 			}
@@ -122,13 +122,13 @@ func (w *weights) begin(cast meta.DType) error {
 			w.placed(w.model.numbers[t], t.Data())
 		}
 	}
-	if cast == meta.Float16 { // to bfloat16 they are rounded while products read them
+	if cast == meta.Float16 { // products round to bfloat16 as they read
 		w.round()
 	}
 	return nil
 }
 
-// show makes the parts of a trained parameter, whose values are here.
+// show sets the parts of a trained parameter to its current values.
 func (w *weights) show(p *meta.Param, values []float32) {
 	number := w.model.numbers[w.model.trained[p]]
 	w.placed(number, values)
@@ -137,7 +137,7 @@ func (w *weights) show(p *meta.Param, values []float32) {
 	w.params[p].show(t, w.model.stacked[p])
 }
 
-// show makes the parts of a parameter that is dense in t, or is a stack of experts.
+// show sets the parts of a parameter to t, which is dense or a stack of experts.
 func (h *parts) show(t view.Tensor, stacked bool) {
 	h.whole, h.experts = []backend.Part{{Matrix: backend.Matrix{Tensor: t}}}, nil
 	if !stacked {
@@ -148,10 +148,10 @@ func (h *parts) show(t view.Tensor, stacked bool) {
 	}
 }
 
-// A place is where the numbers of a parameter are in this pass, and their copy in float16.
+// A place has the addresses of a parameter's values in this pass, and of their float16 copy.
 type place struct{ values, rounded uintptr }
 
-// placed notes where the values of parameter number are.
+// placed records the address of the values of parameter number.
 func (w *weights) placed(number int32, values []float32) {
 	if missing := int(number) - len(w.places); missing > 0 {
 		w.places = append(w.places, make([]place, missing)...)
@@ -159,12 +159,13 @@ func (w *weights) placed(number int32, values []float32) {
 	w.places[number-1].values = uintptr(unsafe.Pointer(unsafe.SliceData(values)))
 }
 
-// Trains reports whether a view is of a trainable parameter.
+// Trains reports whether a view belongs to a trainable parameter.
 func (w *weights) Trains(t view.Tensor) bool {
 	return t.Owner > 0 && len(t.Data) > 0 && w.model.numbered[t.Owner-1].Trainable
 }
 
-// Gradient returns the memory where the gradient of a view of a trainable parameter is accumulated.
+// Gradient returns the memory to which the gradient of a view of a trainable parameter must be
+// added.
 func (w *weights) Gradient(t view.Tensor) (view.Tensor, bool) {
 	if !w.Trains(t) {
 		return view.Tensor{}, false
@@ -178,7 +179,7 @@ func (w *weights) Gradient(t view.Tensor) (view.Tensor, bool) {
 	return t, true
 }
 
-// target returns a parameter's gradient, zeroed if it is new.
+// target returns a parameter's gradient. A new gradient is zeroed.
 func (w *weights) target(p *tensor.Parameter) []float32 {
 	if w.early == nil {
 		if p.Grad() == nil {
@@ -259,7 +260,7 @@ func (w *weights) HoldExperts(m *meta.Module, experts []int32) (int, error) {
 	return w.sweep.holdExperts(m, experts)
 }
 
-// Hold acquires the frozen and the offloaded parameters of unit i.
+// Hold acquires the frozen and the offloaded parameters of unit i. next is the following unit.
 func (w *weights) Hold(i, next int) error {
 	w.unit = i
 	if err := w.bring(i); err != nil {
@@ -268,12 +269,12 @@ func (w *weights) Hold(i, next int) error {
 	return w.sweep.hold(i, next)
 }
 
-// leave ends a sweep: it releases the unit that is held.
+// leave ends a sweep. It releases the unit in use.
 func (w *weights) leave() {
 	w.sweep.leave()
 	w.putBack()
 }
 
-// Release does nothing: the unit stays until the next one is held, or until leave. The head is held once for
-// each chunk of rows, but read once.
+// Release does nothing: the unit stays until the next one is acquired, or until leave. The head is
+// held once per chunk of rows, but read once.
 func (w *weights) Release(int) {}
