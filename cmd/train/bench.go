@@ -36,7 +36,7 @@ type benchCmd struct {
 	JSON      bool   `name:"json" help:"Print one JSON object."`
 }
 
-// benchResult is what train bench --json prints: medians over the steps.
+// benchResult is the output of train bench --json. Times are medians over the steps.
 type benchResult struct {
 	Model     string `json:"model"`
 	Params    int    `json:"params"`
@@ -44,7 +44,7 @@ type benchResult struct {
 	Sequence  int    `json:"sequence"`
 	DType     string `json:"dtype"`
 	Threads   int    `json:"threads"`
-	Variant   string `json:"variant"` // of the kernels
+	Variant   string `json:"variant"` // of the CPU kernels
 	Recompute bool   `json:"recompute"`
 	Steps     int    `json:"steps"`
 
@@ -54,14 +54,14 @@ type benchResult struct {
 	BackwardSeconds float64 `json:"backward_seconds"`
 	// OptimizerSeconds is the time of clipping the gradients and of AdamW's step.
 	OptimizerSeconds float64 `json:"optimizer_seconds"`
-	// Gflops counts 6 operations per token and parameter, and causal attention.
+	// Gflops counts 6 operations per token and parameter, plus causal attention.
 	Gflops float64 `json:"gflops"`
 	// PeakRSSBytes is the peak resident memory of the process.
 	PeakRSSBytes int64     `json:"peak_rss_bytes"`
 	Losses       []float32 `json:"losses"`
 }
 
-// Run trains on random tokens.
+// Run measures training steps on random tokens.
 func (c *benchCmd) Run(out cmdline.Output) error {
 	if c.Batch < 1 || c.Sequence < 2 || c.Steps < 1 {
 		return cmdline.Misusef("got --batch %d, --steps %d, --sequence %d, want at least 1, 1 and 2", c.Batch, c.Steps, c.Sequence)
@@ -92,12 +92,12 @@ func (c *benchCmd) Run(out cmdline.Output) error {
 	return err
 }
 
-// bench is a model with all that its steps need.
+// bench is a model with everything that its steps need.
 type bench struct {
 	*benchCmd
 	variant string
 	vocab   int
-	hidden  int // elements of attention's queries, over all layers
+	hidden  int // elements of attention's queries, summed over all layers
 	m       *model.Model
 	tape    *tensor.Tape
 	params  []optim.Param
@@ -140,7 +140,7 @@ func (c *benchCmd) open(variant string) (*bench, error) {
 	return b, err
 }
 
-// loaded returns the model of a checkpoint.
+// loaded returns the model of the checkpoint in dir.
 func loaded(cfg *meta.Config, dir string) (*model.Model, error) {
 	ck, err := loader.Open(dir)
 	if err != nil {
@@ -158,8 +158,8 @@ func loaded(cfg *meta.Config, dir string) (*model.Model, error) {
 	return model.Load(skeleton, binding)
 }
 
-// drawn returns a model with random weights: ones for vectors, normal numbers with deviation 0.02
-// for matrices.
+// drawn returns a model with random weights: ones for vectors, and normal numbers with deviation
+// 0.02 for matrices.
 func drawn(cfg *meta.Config, random *rng.Generator) (*model.Model, error) {
 	skeleton, err := meta.New(cfg, nil)
 	if err != nil {
@@ -171,7 +171,7 @@ func drawn(cfg *meta.Config, random *rng.Generator) (*model.Model, error) {
 	}
 	for name, p := range m.Parameters() {
 		switch {
-		case strings.HasSuffix(name, "bias"): // zeros, as they are
+		case strings.HasSuffix(name, "bias"): // stay zeros
 		case len(p.Shape()) < 2:
 			for i := range p.Data() {
 				p.Data()[i] = 1
@@ -213,8 +213,8 @@ func (b *bench) measure() (*benchResult, error) {
 	return r, nil
 }
 
-// step runs a step on random tokens. It returns the times of forward, backward, optimizer, and all
-// of it.
+// step runs a step on random tokens. split has the times of the forward pass, the backward pass,
+// the optimizer, and the whole step.
 func (b *bench) step() (split [4]time.Duration, loss float32, err error) {
 	ids := make([]int, b.Batch*b.Sequence)
 	for i := range ids {

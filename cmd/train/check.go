@@ -24,7 +24,7 @@ type testCmd struct {
 	NumProcesses int `help:"Test with this many ranks, one process each; 0 uses the configuration's, or 2." default:"0"`
 }
 
-// check is one thing that must hold on every rank.
+// check is a property that must hold on every rank.
 type check struct {
 	name string
 	run  func(ctx context.Context, w *train.World, dir string) error
@@ -41,8 +41,8 @@ var checks = []check{
 	{"a saved run resumes with the same bits", checkState},
 }
 
-// Run checks that training works between processes, as accelerate test does. Under a
-// launcher's variables this process is one of the ranks.
+// Run checks that training works between processes, like accelerate test. If a launcher has set its
+// variables, this process is one of the ranks.
 func (c *testCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
 	if ranks, _, err := train.Launched(); err != nil {
 		return cmdline.Misuse(err)
@@ -79,13 +79,13 @@ func checkRank(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if world.Rank() > 0 {
-		out = io.Discard // a failed check is an error on each rank
+		out = io.Discard // a failed check is an error on every rank
 	}
 	return world.Close(checkAll(world.Context(), world, out))
 }
 
-// checkAll runs the checks in a folder of rank 0 and prints a line for each. After a check that
-// fails, the ranks are out of step, so it is the last.
+// checkAll runs the checks in a folder of rank 0 and prints a line for each. It stops at the first
+// failure, because the ranks are out of step afterwards.
 func checkAll(ctx context.Context, w *train.World, out io.Writer) error {
 	acc, err := train.New(train.Config{World: w})
 	if err != nil {
@@ -157,7 +157,7 @@ func checkSeeds(ctx context.Context, w *train.World, _ string) error {
 	return nil
 }
 
-// numbers returns samples 0 … n-1.
+// numbers returns the samples 0 … n-1.
 func numbers(n int) data.Slice[int] {
 	all := make(data.Slice[int], n)
 	for i := range all {
@@ -197,7 +197,7 @@ func checkSharding(ctx context.Context, w *train.World, _ string) error {
 	return nil
 }
 
-// once reports whether the ranks together have 0 … n-1, each once.
+// once returns an error unless the ranks together have each of 0 … n-1 exactly once.
 func once(ctx context.Context, acc *train.Accelerator, mine []int, n int) error {
 	all, err := train.GatherObject(ctx, acc, mine)
 	if err != nil {
@@ -268,7 +268,7 @@ func checkTrigger(ctx context.Context, w *train.World, _ string) error {
 }
 
 // line fits y = w·x + b to samples of 3·x - 1. The result must not depend on the number of ranks or
-// on the length of windows.
+// on the length of accumulation windows.
 type line struct {
 	acc    *train.Accelerator
 	tape   *tensor.Tape

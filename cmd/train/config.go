@@ -31,10 +31,10 @@ const (
 	list
 )
 
-// configKey is a key of Accelerate's configuration file. A nil value leaves it out.
+// configKey is a key of Accelerate's configuration file. A nil value omits the key.
 type configKey struct {
 	kind  kind
-	value any // where the file has none
+	value any // if the file has none
 }
 
 // configKeys are the keys of Accelerate 1.15.
@@ -72,10 +72,10 @@ var configKeys = map[string]configKey{
 	"dynamo_config":          {mapping, nil},
 }
 
-// config is Accelerate's configuration: values by key.
+// config is Accelerate's configuration, by key.
 type config map[string]any
 
-// basicConfig returns what Accelerate writes by default.
+// basicConfig returns the configuration that Accelerate writes by default.
 func basicConfig(processes int, precision string) config {
 	c := config{"compute_environment": "LOCAL_MACHINE", "distributed_type": "NO", "mixed_precision": precision, "use_cpu": true,
 		"debug": false, "num_processes": processes}
@@ -90,13 +90,13 @@ func basicConfig(processes int, precision string) config {
 	return c
 }
 
-// parseConfig reads YAML or JSON. Keys that are not known are an error that names them.
+// parseConfig parses YAML or JSON. It returns an error that names unknown keys.
 func parseConfig(b []byte, name string) (config, error) {
 	c := config{}
 	if err := yaml.NewDecoder(bytes.NewReader(b)).Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if c == nil { // the file says null
+	if c == nil { // the file is null
 		c = config{}
 	}
 	var unknown []string
@@ -134,7 +134,7 @@ func (k kind) String() string {
 	return [...]string{"text", "true or false", "number", "mapping", "list"}[k]
 }
 
-// value returns v as a value of the kind. Older files write flags as yes and no.
+// value converts v to the kind. Older files write flags as yes and no.
 func (k kind) value(v any) (any, bool) {
 	switch v := v.(type) {
 	case string:
@@ -165,7 +165,7 @@ func (k kind) value(v any) (any, bool) {
 func (c config) text(key string) string { s, _ := c[key].(string); return s }
 func (c config) number(key string) int  { n, _ := c[key].(int); return n }
 
-// precision returns mixed_precision, which older files call no by the word for it.
+// precision returns mixed_precision, or "no" if it is not set.
 func (c config) precision() string {
 	if p := c.text("mixed_precision"); p != "" {
 		return p
@@ -173,7 +173,8 @@ func (c config) precision() string {
 	return "no"
 }
 
-// encode writes c with sorted keys, as JSON if the file's name ends in .json, else as YAML.
+// encode writes c with sorted keys, as JSON if the file's name ends in .json, and otherwise as
+// YAML.
 func (c config) encode(name string) ([]byte, error) {
 	var out bytes.Buffer
 	if filepath.Ext(name) == ".json" {
@@ -193,7 +194,8 @@ func (c config) encode(name string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// configFolder returns where Accelerate keeps its configuration, "" if there is no home folder.
+// configFolder returns the folder of Accelerate's configuration, or "" if there is no home
+// directory.
 func configFolder() string {
 	if home := os.Getenv("HF_HOME"); home != "" {
 		return filepath.Join(home, "accelerate")
@@ -209,8 +211,8 @@ func configFolder() string {
 	return filepath.Join(cache, "huggingface", "accelerate")
 }
 
-// findConfig reads the configuration at path, else the default one. It returns nil if there is
-// none.
+// findConfig reads the configuration at path, or the default one if path is empty. It returns nil
+// if there is none.
 func findConfig(path string) (config, string, error) {
 	paths := []string{path}
 	if path == "" {

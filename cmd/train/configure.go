@@ -34,8 +34,8 @@ type configCmd struct {
 
 var errNoHome = errors.New("no home folder for the configuration: set HOME or HF_HOME, or use --config-file FILE")
 
-// Run writes the configuration that train launch reads, as accelerate launch does. On a terminal it
-// asks, if no flag says what to write.
+// Run writes the configuration that train launch reads, like accelerate config. On a terminal it
+// asks for values if no flag sets one.
 func (c *configCmd) Run(out cmdline.Output, diag cmdline.Diagnostics) error {
 	if c.Show {
 		return c.show(out)
@@ -129,7 +129,7 @@ func (c *configCmd) config() (config, error) {
 	return found, nil
 }
 
-// ask reads the values from a terminal. An empty line takes the default.
+// ask reads the values from a terminal. An empty line selects the default.
 func (c *configCmd) ask(in io.Reader, out io.Writer) error {
 	q := questions{in: bufio.NewReader(in), out: out}
 	c.NumMachines = q.number("How many machines train together?", 1, 1, 1<<16)
@@ -146,14 +146,15 @@ func (c *configCmd) ask(in io.Reader, out io.Writer) error {
 	return q.err
 }
 
-// questions asks for values, each until the answer is valid. After an error it returns defaults.
+// questions asks for values, and repeats a question until the answer is valid. After an error it
+// returns defaults.
 type questions struct {
 	in  *bufio.Reader
 	out io.Writer
 	err error
 }
 
-// text asks for one of the options, or for any text if there are none.
+// text asks for one of the options, or for any text if options is empty.
 func (q *questions) text(question, missing string, options []string) string {
 	hint := strings.Join(options, ", ")
 	if missing != "" && hint != "" {
@@ -184,7 +185,7 @@ func (q *questions) text(question, missing string, options []string) string {
 	return missing
 }
 
-// number asks for a whole number from least to most.
+// number asks for an integer from least to most.
 func (q *questions) number(question string, missing, least, most int) int {
 	for q.err == nil {
 		n, err := strconv.Atoi(q.text(question, strconv.Itoa(missing), nil))

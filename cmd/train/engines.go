@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// supported rejects configurations of engines and machines that Heft does not train with. The error
+// supported rejects configurations of engines and machines that Heft cannot train with. The error
 // names the nearest plugin.
 func (c config) supported() error {
 	allowed := []string(nil)
@@ -41,11 +41,12 @@ func (c config) mapping(key string) map[string]any {
 	return nil
 }
 
-// zeroKeys are the keys of deepspeed_config that have an effect, or none on one kind of memory.
+// zeroKeys are the supported keys of deepspeed_config, including some without effect if there is
+// only one kind of memory.
 var zeroKeys = []string{"zero_stage", "gradient_accumulation_steps", "gradient_clipping", "offload_optimizer_device", "offload_param_device",
 	"zero3_init_flag", "zero3_save_16bit_model", "deepspeed_multinode_launcher", "deepspeed_hostfile", "deepspeed_exclusion_filter", "deepspeed_inclusion_filter"}
 
-// zeroSupported rejects settings of DeepSpeed that the LowLevelZeroPlugin does not have.
+// zeroSupported rejects DeepSpeed settings that the LowLevelZeroPlugin does not have.
 func (c config) zeroSupported() error {
 	d := c.mapping("deepspeed_config")
 	for key := range d {
@@ -71,14 +72,14 @@ func (c config) zeroSupported() error {
 	return nil
 }
 
-// zeroSettings are those of a configuration's engine.
+// zeroSettings are the settings of a configuration's engine.
 type zeroSettings struct {
-	plugin       string // of --plugin
-	accumulation int    // 0: not given
+	plugin       string // value of --plugin
+	accumulation int    // 0 if not given
 	clipping     float64
 }
 
-// zero returns the settings of a configuration that is supported.
+// zero returns the settings of a supported configuration.
 func (c config) zero() zeroSettings {
 	z := zeroSettings{plugin: "ddp"}
 	if c.text("distributed_type") != "DEEPSPEED" {
@@ -93,7 +94,7 @@ func (c config) zero() zeroSettings {
 	return z
 }
 
-// number64 returns a number of YAML or JSON, or missing for none.
+// number64 returns a number from YAML or JSON, or missing for nil.
 func number64(v any, missing float64) (float64, bool) {
 	switch v := v.(type) {
 	case nil:

@@ -24,7 +24,7 @@ type envCmd struct {
 	JSON bool   `name:"json" help:"Print one JSON object."`
 }
 
-// Run prints what a bug report should contain.
+// Run prints the information that a bug report should contain.
 func (c *envCmd) Run(out cmdline.Output) error {
 	host := dispatch.DescribeHost()
 	rows := [][2]string{

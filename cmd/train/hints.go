@@ -13,7 +13,7 @@ const (
 	formHint      = "omit it: the keys of a record determine its form; see docs/finetuning.md"
 )
 
-// foreign are names without their dashes in front, by what to do instead.
+// foreign maps option names, without their leading dashes, to what to use instead.
 var foreign = map[string][]string{
 	"use --model DIR":                               {"model-name-or-path", "base-model", "model-name", "model-id"},
 	"use --data FILE":                               {"dataset", "datasets", "dataset-name", "dataset-path", "dataset-dir", "train-file", "training-data", "data-path"},

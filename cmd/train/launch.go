@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/internal/cmdline"
 )
 
-// launchCmd is train launch with the flags of train run: its ranks are processes.
+// launchCmd is train launch with the flags of train run. Its ranks are processes.
 type launchCmd struct {
 	worldFlags
 	runCmd
@@ -17,10 +17,10 @@ type launchCmd struct {
 	args []string // of the command line, for the ranks
 }
 
-// runArgs turns the arguments of a train launch without a program into those of its ranks' train run.
-// It also returns the former without the run of train launch run.
+// runArgs converts the arguments of a train launch without a program to those of the ranks' train
+// run. It also returns the arguments of train launch, without "run" if they are train launch run.
 func runArgs(args []string) (launch, ranks []string) {
-	command := false // launch was seen; the run of train launch run may follow
+	command := false // launch was seen; "run" may follow
 	for i := 0; i < len(args); i++ {
 		n := launchFlag(args[i:])
 		switch {
@@ -38,8 +38,8 @@ func runArgs(args []string) (launch, ranks []string) {
 	return launch, ranks
 }
 
-// Run is train run with the ranks and the precision of Accelerate's configuration as defaults, and a
-// process for each rank.
+// Run is train run with one process per rank. The ranks and the precision default to those of
+// Accelerate's configuration.
 func (c *launchCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
 	found, err := c.configuration()
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *launchCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Di
 	if c.NumProcesses == 1 {
 		return c.runCmd.Run(ctx, out, diag)
 	}
-	if err := c.check(); err != nil { // once, and not on every rank
+	if err := c.check(); err != nil { // once, not on every rank
 		return err
 	}
 	if _, err := c.folder(); err != nil {
@@ -68,8 +68,8 @@ func (c *launchCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Di
 	return c.start(c.NumProcesses, append([]string{self}, c.args...), env, true, out, diag)
 }
 
-// takeDefaults takes the values of flags that are not given from the configuration. It returns them
-// as variables for the ranks, too.
+// takeDefaults sets flags that are not given from the configuration. It also returns them as
+// environment variables for the ranks.
 func (c *launchCmd) takeDefaults(found config) (env []string, err error) {
 	if found == nil {
 		return nil, nil

@@ -23,7 +23,7 @@ import (
 	"github.com/heftai/heft/internal/collective/tcp"
 )
 
-// worldFlags say which ranks run where.
+// worldFlags configure which ranks run where.
 type worldFlags struct {
 	File            string `name:"config-file" help:"Use this configuration file instead of Accelerate's default." placeholder:"FILE"`
 	NprocPerNode    int    `help:"Start this many ranks on each machine." default:"0"`
@@ -33,14 +33,15 @@ type worldFlags struct {
 	MainProcessPort int    `help:"Set the port of rank 0; 0 picks a free one, or 29500 with several machines." default:"0"`
 }
 
-// programCmd is train launch PROGRAM ARGS…: one process for each rank of this machine.
+// programCmd is train launch PROGRAM ARGS…. It runs one process for each rank of this machine.
 type programCmd struct {
 	worldFlags
 	NumProcesses int      `help:"Start this many ranks on all machines; the default is the configuration's, or 1."`
 	Program      []string `arg:"" passthrough:"" help:"Run this program, folder of Go files, or go run PACKAGE."`
 }
 
-// launchFlags are the flags of train launch that the ranks do not get, with whether they stand alone, without a value.
+// launchFlags are the flags of train launch that are not passed to the ranks. The value reports
+// whether a flag takes no value.
 var launchFlags = sync.OnceValue(func() map[string]bool {
 	flags := map[string]bool{}
 	for _, group := range kong.Must(new(programCmd)).Model.AllFlags(false) {
@@ -54,8 +55,8 @@ var launchFlags = sync.OnceValue(func() map[string]bool {
 	return flags
 })
 
-// launchFlag returns how many of args, which begin with a flag of train launch, are that flag and its value; 0 if they begin
-// with something else.
+// launchFlag returns how many of args are one flag of train launch and its value. It returns 0 if
+// args begin with anything else.
 func launchFlag(args []string) int {
 	name, _, has := strings.Cut(args[0], "=")
 	alone, ok := launchFlags()[dashed(name)]
@@ -69,7 +70,7 @@ func launchFlag(args []string) int {
 }
 
 // programArgs returns the arguments of train launch with dashes in the names of its flags, if they
-// name a program and not a run of train itself.
+// name a program rather than a run of train itself.
 func programArgs(args []string) ([]string, bool) {
 	at := 0
 	for at < len(args) {
@@ -79,14 +80,14 @@ func programArgs(args []string) ([]string, bool) {
 		}
 		at += n
 	}
-	if at+1 < len(args) && args[at] == "--" { // as torchrun has it before the program
+	if at+1 < len(args) && args[at] == "--" { // allowed before the program, as in torchrun
 		return append(allDashed(args[:at]), args[at+1:]...), true
 	}
 	program := at < len(args) && !strings.HasPrefix(args[at], "-") && args[at] != "run"
 	return append(allDashed(args[:at]), args[at:]...), program
 }
 
-// noRanks reports whether the flags of train launch, which may stand before a program, ask for no rank.
+// noRanks reports whether the flags of train launch, which precede a program, start no rank.
 func noRanks(args []string, program bool) bool {
 	for i := 0; i < len(args); i++ {
 		n := launchFlag(args[i:])
@@ -101,7 +102,7 @@ func noRanks(args []string, program bool) bool {
 	return false
 }
 
-// Run starts the ranks and waits for them. When one fails it stops the others and names it.
+// Run starts the ranks and waits for them. If one fails, it stops the others and names it.
 func (c *programCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagnostics) error {
 	found, err := c.configuration()
 	if err == nil {
@@ -122,9 +123,9 @@ func (c *programCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.D
 	return c.start(c.NumProcesses, program, nil, false, out, diag)
 }
 
-// start runs a command line as the ranks of this machine, of processes on all machines, and waits for
-// them. env is added to their environment. Lines begin with the rank, except those that train's own
-// commands print on stdout, where rank 0 alone prints.
+// start runs program, a command line, as the ranks of this machine and waits for them. processes is
+// the number of ranks on all machines. env is added to their environment. Output lines are prefixed
+// with the rank, except stdout of train's own commands (own), where only rank 0 prints.
 func (c *worldFlags) start(processes int, program, env []string, own bool, out cmdline.Output, diag cmdline.Diagnostics) error {
 	token := os.Getenv("HEFT_RUN_TOKEN")
 	if token == "" {
@@ -178,7 +179,7 @@ func (c *worldFlags) configuration() (config, error) {
 	return found, err
 }
 
-// settle fills in what the flags leave open. found may be nil.
+// settle sets the values that the flags leave open. found may be nil.
 func (c *worldFlags) settle(found config, processes *int) (err error) {
 	if found != nil {
 		if c.NumMachines == 0 {
@@ -244,12 +245,12 @@ func rankCommand(ctx context.Context, dir string, args []string, diag io.Writer)
 	return append([]string{bin}, args[1:]...), nil
 }
 
-// grace is how long ranks have to end by themselves after one has failed.
+// grace is the time that ranks have to end by themselves after one has failed.
 const grace = 3 * time.Second
 
-// supervise runs the ranks until all have ended. The error names the rank that failed first, and
-// prefers one that a signal killed: the others fail because of it. On the first signal the ranks get
-// SIGTERM and may take the time that they need to save; a second one kills them.
+// supervise runs the ranks until all have ended. The error names the rank that failed first. It
+// prefers a rank killed by a signal, because the others fail as a consequence. On the first signal
+// the ranks get SIGTERM and may take any time to save. A second signal kills them.
 func supervise(signals <-chan os.Signal, ranks []*exec.Cmd, first int) error {
 	ended := make(chan rankEnd, len(ranks))
 	running := 0
@@ -265,7 +266,7 @@ func supervise(signals <-chan os.Signal, ranks []*exec.Cmd, first int) error {
 	stop := func(s os.Signal) {
 		for _, cmd := range ranks {
 			if cmd.Process != nil {
-				_ = cmd.Process.Signal(s) // one that has ended returns an error
+				_ = cmd.Process.Signal(s) // returns an error if the rank has ended
 			}
 		}
 	}
@@ -305,13 +306,13 @@ func supervise(signals <-chan os.Signal, ranks []*exec.Cmd, first int) error {
 	return blame(failed, first)
 }
 
-// rankEnd is how a rank of this machine ended.
+// rankEnd describes how a rank of this machine ended.
 type rankEnd struct {
 	rank int
 	err  error
 }
 
-// blame names the rank that failed, of those that did.
+// blame chooses the rank to name among the failed ones.
 func blame(failed []rankEnd, first int) error {
 	if len(failed) == 0 {
 		return nil
@@ -326,7 +327,7 @@ func blame(failed []rankEnd, first int) error {
 	return fmt.Errorf("rank %d failed: %w", first+worst.rank, worst.err)
 }
 
-// prefixed writes whole lines behind a prefix.
+// prefixed is a writer that writes complete lines, each after a prefix.
 type prefixed struct {
 	to     io.Writer
 	lock   *sync.Mutex
@@ -355,7 +356,7 @@ func (p *prefixed) print(line []byte) error {
 	return err
 }
 
-// flush writes a last line without an end.
+// flush writes a last line without a newline.
 func (p *prefixed) flush() {
 	if len(p.rest) > 0 {
 		_ = p.print(p.rest)

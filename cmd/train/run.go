@@ -29,7 +29,7 @@ type modelFlags struct {
 	M     string `arg:"" optional:"" help:"Name the model, as --model does."`
 }
 
-// folder returns where the model's files are.
+// folder returns the folder or file of the model.
 func (f *modelFlags) folder() (string, error) {
 	name := f.Model
 	switch {
@@ -79,7 +79,7 @@ func (c *runCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagn
 	w := watcher{patient: ranks > 0, stop: make(chan struct{})}
 	defer w.end()
 	o := c.Options
-	o.BaseModel = cmp.Or(c.Model, c.M) // as the user wrote it
+	o.BaseModel = cmp.Or(c.Model, c.M) // as given by the user
 	o.Log, o.Progress = slog.New(slog.NewTextHandler(diag, nil)), diag
 	o.Started, o.Interrupt = w.begin, w.stop
 	r, err := finetune.Run(ctx, folder, c.Data, o)
@@ -100,7 +100,7 @@ func (c *runCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagn
 // check validates the values of flags.
 func (c *runCmd) check() error { return misuse(c.Options.Check(c.Data)) }
 
-// misuse marks wrong options as a mistake in the command line.
+// misuse marks invalid options as an error of the command line.
 func misuse(err error) error {
 	if wrong := new(finetune.UsageError); errors.As(err, &wrong) {
 		return cmdline.Misuse(err)
@@ -126,20 +126,20 @@ func (c *runCmd) report(out io.Writer, r *finetune.Result) error {
 	return err
 }
 
-// outcome says what is in a folder, and the command that serves it.
+// outcome describes what a folder contains, and the command that serves it.
 func (c *runCmd) outcome(dir string) string {
 	what, serve := "model", "serve --model "+dir
 	if c.LoRA != "" && !c.Merge {
 		what, serve = "adapter", "serve --model "+cmp.Or(c.Model, c.M)+" --lora NAME="+dir
 	}
-	if c.Method == "reward" { // serve scores no texts
+	if c.Method == "reward" { // serve does not score texts
 		return fmt.Sprintf("the %s is in %s", what, dir)
 	}
 	return fmt.Sprintf("the %s is in %s: %s", what, dir, serve)
 }
 
 // watcher closes stop at the first SIGINT or SIGTERM. A second signal ends the process, unless the
-// watcher is patient: a terminal and a launcher may send one signal each.
+// watcher is patient: a terminal and a launcher may both send a signal.
 type watcher struct {
 	patient bool
 	stop    chan struct{}
@@ -148,7 +148,7 @@ type watcher struct {
 	signals chan os.Signal
 }
 
-// begin starts to watch. Before, a signal ends the process.
+// begin starts watching. Earlier signals end the process.
 func (w *watcher) begin() {
 	w.signals = make(chan os.Signal, 1)
 	signal.Notify(w.signals, os.Interrupt, syscall.SIGTERM)
@@ -174,6 +174,7 @@ func (w *watcher) end() {
 	}
 }
 
-// keepLittle makes the garbage collector run when garbage is a tenth of the heap. The heap is
-// mostly weights, gradients and optimizer state, which the collector does not scan.
+// keepLittle starts a garbage collection once garbage reaches a tenth of the heap. Collections are
+// cheap, because the heap is mostly weights, gradients and optimizer state, which the collector
+// does not scan.
 func keepLittle() { debug.SetGCPercent(10) }
