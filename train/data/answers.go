@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// ErrUnstable says that the answers of a conversation cannot be located in its rendering, because
-// the template changes them.
+// ErrUnstable is returned if the answers of a conversation cannot be located in its rendering,
+// because the template changes them.
 var ErrUnstable = errors.New("data: the template changes the answers, so they cannot be located in its text")
 
-// GenerationTemplate is a [Template] that may mark the assistant's texts.
+// GenerationTemplate is a [Template] that can mark the assistant's texts.
 type GenerationTemplate interface {
 	Template
 	// RenderGenerations renders a conversation without the header of a next answer. It returns the
@@ -20,7 +20,7 @@ type GenerationTemplate interface {
 	RenderGenerations(messages []json.RawMessage, tools json.RawMessage) (string, [][2]int, error)
 }
 
-// chatText is a rendered conversation whose answers are to be located.
+// chatText is a rendered conversation in which answers are located.
 type chatText struct {
 	t        Template
 	messages []json.RawMessage
@@ -29,19 +29,19 @@ type chatText struct {
 	roles    []string // of each message
 }
 
-// answerRange is the place of one answer in the rendering: from its first byte to the end that the
-// template gives it. After text only the template writes. With partial, only the beginning of the
-// usual header is before from.
+// answerRange is the place of one answer in the rendering. It extends from the answer's first byte
+// to the end that the template gives it. Everything after text was written by the template. If
+// partial is set, only the beginning of the usual header precedes from.
 type answerRange struct {
 	from, text, to int
 	partial        bool
 }
 
-// TokenizeChat makes a sequence of a conversation. The assistant's messages are learned, up to the
-// template's end of message. They are located in the rendering of the whole conversation: by the
+// TokenizeChat makes a sequence of a conversation. The labels are the assistant's messages, up to
+// the template's end of message. It locates them in the rendering of the whole conversation: by the
 // template's generation blocks if t is a [GenerationTemplate] that has them, by renderings of the
-// first messages if those are prefixes of it, or else by words that are inserted into answers. The
-// error is [ErrUnstable] if none of them works.
+// first messages if those are prefixes of the whole, or by marker words inserted into answers. It
+// returns [ErrUnstable] if none of these works.
 func TokenizeChat(e Encoder, t Template, messages []json.RawMessage, tools json.RawMessage, o TextOptions) (Sequence, error) {
 	full, marked, err := render(t, messages, tools)
 	if err != nil {
@@ -65,7 +65,7 @@ func TokenizeChat(e Encoder, t Template, messages []json.RawMessage, tools json.
 	return o.finish(s), nil
 }
 
-// render renders a whole conversation, with the ranges that the template marks.
+// render renders a whole conversation. It also returns the ranges that the template marks.
 func render(t Template, messages []json.RawMessage, tools json.RawMessage) (string, [][2]int, error) {
 	if g, ok := t.(GenerationTemplate); ok {
 		return g.RenderGenerations(messages, tools)
@@ -74,9 +74,9 @@ func render(t Template, messages []json.RawMessage, tools json.RawMessage) (stri
 	return full, nil, err
 }
 
-// settled converts ranges to code points. Where the template writes something else than expected,
-// whole tokens count: an answer begins with the token in which the header changes, and its end
-// reaches to the last whole token that is as usual, but has at least one token.
+// settled converts ranges to code points. Where the template deviates from the usual text, whole
+// tokens count: an answer begins with the token in which the header deviates. It ends with the last
+// complete token that agrees, but has at least one token.
 func settled(ranges []answerRange, full string, spans [][2]int) [][2]int {
 	out := make([][2]int, len(ranges))
 	for i, r := range ranges {
@@ -101,7 +101,7 @@ func settled(ranges []answerRange, full string, spans [][2]int) [][2]int {
 	return out
 }
 
-// answers locates the assistant's texts.
+// answers locates the assistant's texts. If last is set, it locates only the last one.
 func (c *chatText) answers(marked [][2]int, last bool) ([]answerRange, error) {
 	c.roles = make([]string, len(c.messages))
 	for i, raw := range c.messages {
@@ -121,7 +121,7 @@ func (c *chatText) answers(marked [][2]int, last bool) ([]answerRange, error) {
 	return ranges, err
 }
 
-// generations returns the marked ranges, of the last answer if asked.
+// generations returns the marked ranges, or only that of the last answer if last is set.
 func (c *chatText) generations(marked [][2]int, last bool) []answerRange {
 	var ranges []answerRange
 	for _, m := range marked {
@@ -160,7 +160,7 @@ func (c *chatText) byPrefixes(last bool) ([]answerRange, error) {
 }
 
 // byPrefix locates message i. It begins where the header of an answer ends, as far as the template
-// then writes the same.
+// writes the same there.
 func (c *chatText) byPrefix(i int) (answerRange, error) {
 	var r answerRange
 	r.to = len(c.full)

@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// ComparisonRecord is a record of preference data in one of TRL's forms: a prompt with its chosen and
-// its rejected completion, or with a completion and a label that says whether it is desirable. All
-// are texts, or all are lists of messages. Without a prompt, or with a text next to lists of messages, what
-// chosen and rejected begin with is the prompt.
+// ComparisonRecord is a record of preference data in one of TRL's forms: a prompt with a chosen and
+// a rejected completion, or with one completion and a label that says whether it is desirable. All
+// are texts, or all are lists of messages. Without a prompt, or with a text prompt next to lists of
+// messages, the prompt is the common beginning of chosen and rejected.
 type ComparisonRecord struct {
 	Prompt      Passage
 	Completions []Passage // chosen, then rejected; or one
 	Tools       json.RawMessage
 	Label       *bool   // of one completion
-	Margin      float64 // by which a reward model should prefer the chosen one
+	Margin      float64 // by which a reward model should prefer chosen
 }
 
 // Passage is a text or, if Messages is not nil, a part of a conversation.
@@ -26,17 +26,17 @@ type Passage struct {
 	Messages []json.RawMessage
 }
 
-// Comparison is a prompt as ids, with ids of completions that are compared.
+// Comparison is a tokenised prompt with tokenised completions to compare.
 type Comparison struct {
 	Prompt      []int32
 	Completions [][]int32
-	// Desirable judges one completion.
+	// Desirable is the judgement of a single completion.
 	Desirable bool
 	Margin    float64
 }
 
-// Judged splits a comparison of a chosen and a rejected completion into two of one each. One of a
-// judged completion stays.
+// Judged splits a comparison of a chosen and a rejected completion into two comparisons of one
+// completion each. It returns a comparison of one completion unchanged.
 func (c Comparison) Judged() []Comparison {
 	if len(c.Completions) == 1 {
 		return []Comparison{c}
@@ -61,7 +61,8 @@ func (c Comparison) Tokens() int {
 // requested, and is safe for concurrent use.
 type Comparisons struct{ recordFile[ComparisonRecord] }
 
-// OpenComparisons finds the lines of a file. Lines are parsed when they are read. Close it after use.
+// OpenComparisons opens a file and finds its records. It parses none; At does. The caller closes
+// it.
 func OpenComparisons(path string) (*Comparisons, error) {
 	r, err := openRecords(path, comparisonKeys, parseComparison)
 	if err != nil {
@@ -107,7 +108,7 @@ func parseComparison(line []byte) (ComparisonRecord, error) {
 			return r, fmt.Errorf("got %s without prompt, so that completions would have none: rename it to prompt", name)
 		}
 	}
-	if !f.has("prompt") || kindOf(f["prompt"]) == "a string" && r.Completions[0].Messages != nil { // which repeats a message
+	if !f.has("prompt") || kindOf(f["prompt"]) == "a string" && r.Completions[0].Messages != nil { // a text prompt repeats a message
 		return r, r.findPrompt()
 	}
 	if r.Prompt, err = f.passage("prompt"); err != nil {
@@ -116,7 +117,8 @@ func parseComparison(line []byte) (ComparisonRecord, error) {
 	return r, r.alike("prompt", r.Prompt, "chosen", r.Completions[0])
 }
 
-// continued reads ShareGPT's conversations as the prompt of LLaMA-Factory's chosen and rejected messages.
+// continued reads ShareGPT's conversations as the prompt of LLaMA-Factory's chosen and rejected
+// messages.
 func (r *ComparisonRecord) continued(f fields) error {
 	var before Record
 	if err := before.shareGPT(f); err != nil {
@@ -177,7 +179,7 @@ func (f fields) passage(name string) (p Passage, err error) {
 	return p, err
 }
 
-// alike reports an error if one of two passages is a text and the other one is not.
+// alike returns an error if one of two passages is a text and the other one a list of messages.
 func (r *ComparisonRecord) alike(a string, x Passage, b string, y Passage) error {
 	if (x.Messages == nil) == (y.Messages == nil) {
 		return nil
@@ -186,8 +188,9 @@ func (r *ComparisonRecord) alike(a string, x Passage, b string, y Passage) error
 	return fmt.Errorf("got %s as %s and %s as %s, want both as strings or both as messages", a, kinds[x.Messages == nil], b, kinds[y.Messages == nil])
 }
 
-// findPrompt splits off what both completions begin with. A completion keeps at least one message, or
-// one character. A space between the prompt and texts belongs to the texts.
+// findPrompt splits off the common beginning of both completions as the prompt. A completion keeps
+// at least one message, or one character. A space between the prompt and texts belongs to the
+// texts.
 func (r *ComparisonRecord) findPrompt() error {
 	x, y := &r.Completions[0], &r.Completions[1]
 	if x.Messages == nil {
@@ -212,7 +215,7 @@ func (r *ComparisonRecord) findPrompt() error {
 	return nil
 }
 
-// sameJSON reports whether two values are equal, whatever the order of keys.
+// sameJSON reports whether two values are equal. The order of keys does not matter.
 func sameJSON(a, b json.RawMessage) bool {
 	var x, y any
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
@@ -223,9 +226,10 @@ func sameJSON(a, b json.RawMessage) bool {
 	return errX == nil && errY == nil && slices.Equal(p, q)
 }
 
-// Tokenize makes ids of r. Prompt and completion are tokenised together, and the completions begin
-// where one of them differs from the prompt alone. o.EOS ends completions that are texts. The error
-// says so if the prompt leaves no room for completions within o.MaxLength.
+// Tokenize makes a Comparison of r. It tokenises the prompt together with each completion.
+// Completions begin at the first token where any of them differs from the prompt alone. o.EOS ends
+// completions that are texts. It returns an error if the prompt leaves no room for completions
+// within o.MaxLength.
 func (r ComparisonRecord) Tokenize(e Encoder, t Template, o TextOptions) (Comparison, error) {
 	c := Comparison{Desirable: r.Label != nil && *r.Label, Margin: r.Margin}
 	if r.Prompt.Messages != nil && t == nil {
@@ -297,20 +301,20 @@ func commonIDs(a, b []int32) int {
 	return n
 }
 
-// ComparisonBatch is a batch of comparisons, row by row: the first completion of every prompt, then the
-// second ones. Labels are those of completions.
+// ComparisonBatch is a batch of comparisons, row by row: the first completion of every prompt, then
+// the second ones. The labels are those of completions.
 type ComparisonBatch struct {
 	TokenBatch
 	Prompts int
-	// Desirable judges each row, and Mismatched has the prompts with the completion of the row
-	// before, for KTO. Both are nil in batches of [PadComparisons].
+	// Desirable is the judgement of each row. Mismatched has the prompts with the completion of the
+	// previous row, for KTO. Both are nil in batches of [PadComparisons].
 	Desirable  []bool
 	Mismatched *TokenBatch
-	// Margins are those of the prompts, or nil if all are 0.
+	// Margins has the margin of each prompt. It is nil if all are 0.
 	Margins []float32
 }
 
-// PadJudged returns the Collate that pads comparisons of one judged completion to the longest of their
+// PadJudged returns the Collate that pads comparisons of one completion to the longest of their
 // batch. It cuts mismatched rows to length tokens, unless length is 0.
 func PadJudged(p Padding, length int) Collate[Comparison, ComparisonBatch] {
 	pad := PadTokens(p)
@@ -338,7 +342,7 @@ func PadJudged(p Padding, length int) Collate[Comparison, ComparisonBatch] {
 }
 
 // PadComparisons returns the Collate that pads comparisons to the longest of their batch. They must
-// have equally many completions.
+// have equal numbers of completions.
 func PadComparisons(p Padding) Collate[Comparison, ComparisonBatch] {
 	pad := PadTokens(p)
 	return func(samples []Comparison) (ComparisonBatch, error) {
@@ -365,7 +369,7 @@ func PadComparisons(p Padding) Collate[Comparison, ComparisonBatch] {
 	}
 }
 
-// row returns the prompt with a completion, whose labels count.
+// row returns the prompt with completion k, whose tokens are the labels.
 func (c Comparison) row(k int) Sequence {
 	s := Sequence{IDs: slices.Concat(c.Prompt, c.Completions[k])}
 	s.Labels = append(filled(len(c.Prompt), IgnoreLabel), c.Completions[k]...)

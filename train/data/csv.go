@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// isCSV reports whether a file is CSV by its name.
+// isCSV reports whether a file's name ends in .csv.
 func isCSV(path string) bool { return strings.EqualFold(filepath.Ext(path), ".csv") }
 
-// csvColumns are the names of the columns of a CSV file, the keys of its records.
+// csvColumns are the names of the columns of a CSV file. They are the keys of its records.
 type csvColumns []string
 
 // csvRecords finds the records of a CSV file whose first one names the columns.
@@ -31,7 +31,7 @@ func csvRecords(r io.Reader, visit func(number int, offset int64)) (csvColumns, 
 		return nil, err
 	}
 	columns = slices.Clone(columns)
-	columns[0] = strings.TrimPrefix(columns[0], "\ufeff") // which some editors begin a file with
+	columns[0] = strings.TrimPrefix(columns[0], "\ufeff") // a byte order mark, which some editors write
 	for i, name := range columns {
 		if slices.Contains(columns[:i], name) {
 			return nil, fmt.Errorf("line 1: got the column %q twice", name)
@@ -60,11 +60,11 @@ func newCSV(r io.Reader) *csv.Reader {
 	return in
 }
 
-// listColumns have a list in JSON, as data sets write it.
+// listColumns are the columns that contain lists as JSON.
 var listColumns = []string{"messages", "conversations", "tools"}
 
-// object returns a record as a JSON object. Empty fields are left out. Lists of messages are JSON, a label is
-// true or false, and a margin is a number.
+// object converts a record to a JSON object. It omits empty fields. Lists of messages are JSON, a
+// label is true or false, and a margin is a number.
 func (c csvColumns) object(record []byte) ([]byte, error) {
 	values, err := newCSV(bytes.NewReader(record)).Read()
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"slices"
 )
 
-// dispatchRule is how rank 0 hands batches out: one batch of the loader in pieces
-// (split), or as many as there are ranks, joined and cut again.
+// dispatchRule configures how rank 0 distributes batches: one batch of the loader split into pieces
+// (split), or as many batches as there are ranks, joined and cut again.
 type dispatchRule struct {
 	comm        Comm
 	split, drop bool
 }
 
-// parcel is what rank 0 sends in one round: all ranks' samples.
+// parcel is the message of rank 0 in one round: the samples of all ranks.
 type parcel[T any] struct {
 	Samples []T
 	Some    bool // Samples are a round; with Stop, the last
@@ -25,7 +25,7 @@ type parcel[T any] struct {
 	Fault   string
 }
 
-// reader makes parcels on rank 0 and receives them elsewhere.
+// reader makes parcels on rank 0 and receives them on the other ranks.
 type reader[T any] struct {
 	dispatchRule
 	next func() ([]T, error, bool)
@@ -55,7 +55,7 @@ func (r *reader[T]) read() parcel[T] {
 	return p
 }
 
-// fetch gives every rank the next parcel.
+// fetch returns the next parcel on every rank.
 func (r *reader[T]) fetch(ctx context.Context) (parcel[T], error) {
 	var p parcel[T]
 	root := r.comm.Rank() == 0
@@ -85,9 +85,9 @@ func (r *reader[T]) fetch(ctx context.Context) (parcel[T], error) {
 	return p, nil
 }
 
-// dispatch walks an epoch: give gets this rank's part of each round, whether it is the
-// last, and how many samples of the round are no padding. It returns false if give
-// ended the walk.
+// dispatch walks an epoch. give receives this rank's part of each round, whether the round is the
+// last, and how many samples of the round are not padding. It returns false if give has ended the
+// walk.
 func dispatch[T, B any](ctx context.Context, rule dispatchRule, batches iter.Seq2[[]T, error], collate Collate[T, B],
 	give func(b B, last bool, samples int) bool) (bool, error) {
 	r := &reader[T]{dispatchRule: rule}

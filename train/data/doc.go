@@ -1,4 +1,4 @@
-// Package data feeds training: samples, their order, each rank's share of them, and batches.
+// Package data provides training data: samples, their order, the part of each rank, and batches.
 //
 // A [Dataset] has samples by index, a [Stream] only in order. A [Sampler] orders indices, a
 // [BatchSampler] groups them, and a [Collate] makes a batch of samples. A [Loader] combines them.
@@ -31,9 +31,10 @@
 //
 // # Samples
 //
-// Text comes from a JSONL, CSV or Parquet file ([OpenJSONL], [ReadJSONL]) of texts, prompts with completions, and
-// conversations, in the forms of TRL, ShareGPT and Alpaca, too. [Record.Tokenize] makes a [Sequence] of each and masks the labels of prompts with
-// [IgnoreLabel]; [Pack] joins sequences; [PadTokens] collates them. A [Tokenizer] is that of a model's
-// folder. Images come from [ReadCIFAR10], through [Augmented] and [Normalize]. The package knows no
-// models and no tensors.
+// Text comes from a JSONL, CSV or Parquet file ([OpenJSONL], [ReadJSONL]) of texts, prompts with
+// completions, and conversations. The forms of TRL, ShareGPT and Alpaca are supported too.
+// [Record.Tokenize] makes a [Sequence] of each and masks the labels of prompts with [IgnoreLabel].
+// [Pack] joins sequences, and [PadTokens] collates them. A [Tokenizer] reads the tokenizer of a
+// model folder. Images come from [ReadCIFAR10], through [Augmented] and [Normalize]. The package
+// knows no models and no tensors.
 package data

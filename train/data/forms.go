@@ -11,7 +11,7 @@ import (
 // fields are the keys of a record that are not null.
 type fields map[string]json.RawMessage
 
-// fileOf says what a file is that begins with line and has no JSON, or "".
+// fileOf returns the kind of a file that begins with line and is not JSON, or "" if it is unknown.
 func fileOf(line []byte) string {
 	for begin, what := range map[string]string{
 		"\x1f\x8b": "a gzip file: unpack it with gunzip", "\x28\xb5\x2f\xfd": "a zstd file: unpack it with unzstd",
@@ -24,7 +24,8 @@ func fileOf(line []byte) string {
 	return ""
 }
 
-// notUTF8 returns where text stops being UTF-8, or -1. JSON's decoder would replace such bytes.
+// notUTF8 returns the index of the first byte that is not valid UTF-8, or -1. JSON's decoder would
+// silently replace such bytes.
 func notUTF8(text []byte) int {
 	if utf8.Valid(text) {
 		return -1
@@ -41,7 +42,7 @@ func notUTF8(text []byte) int {
 
 // readFields parses line as a JSON object.
 func readFields(line []byte) (fields, error) {
-	line = bytes.TrimPrefix(line, []byte("\ufeff")) // which some editors begin a file with
+	line = bytes.TrimPrefix(line, []byte("\ufeff")) // a byte order mark, which some editors write
 	if !json.Valid(line) {
 		if what := fileOf(line); what != "" {
 			return nil, fmt.Errorf("got %s, want JSON lines in UTF-8", what)
@@ -88,7 +89,7 @@ func kindOf(v []byte) string {
 	return "a number"
 }
 
-// has reports whether any of names is a key.
+// has reports whether f has any of the keys.
 func (f fields) has(names ...string) bool {
 	for _, name := range names {
 		if _, ok := f[name]; ok {
@@ -98,7 +99,7 @@ func (f fields) has(names ...string) bool {
 	return false
 }
 
-// text returns a string, or nil if there is no such key.
+// text returns the string of a key, or nil if the key is missing.
 func (f fields) text(name string) (*string, error) {
 	v, ok := f[name]
 	if !ok {
@@ -112,7 +113,7 @@ func (f fields) text(name string) (*string, error) {
 	return &s, err
 }
 
-// number returns a number, or 0 if there is no such key.
+// number returns the number of a key, or 0 if the key is missing.
 func (f fields) number(name string) (x float64, err error) {
 	v, ok := f[name]
 	if !ok {
@@ -125,7 +126,7 @@ func (f fields) number(name string) (x float64, err error) {
 	return x, err
 }
 
-// messages returns a list of one or more objects, or nil if there is no such key.
+// messages returns the list of one or more objects of a key, or nil if the key is missing.
 func (f fields) messages(name string) ([]json.RawMessage, error) {
 	v, ok := f[name]
 	if !ok {
@@ -157,13 +158,14 @@ func message(role, content string) (json.RawMessage, error) {
 	}{role, content})
 }
 
-// shareRoles are ShareGPT's speakers and the roles of chat templates.
+// shareRoles maps ShareGPT's speakers to the roles of chat templates.
 var shareRoles = map[string]string{
 	"human": "user", "user": "user", "gpt": "assistant", "chatgpt": "assistant", "assistant": "assistant", "model": "assistant", "bot": "assistant",
 	"system": "system", "tool": "tool", "observation": "tool", "function_response": "tool",
 }
 
-// shareGPT reads conversations of {"from", "value"}. Those of {"role", "content"} stay as they are.
+// shareGPT reads conversations of {"from", "value"}. Messages of {"role", "content"} stay
+// unchanged.
 func (r *Record) shareGPT(f fields) error {
 	turns, err := f.messages("conversations")
 	if err != nil {
@@ -188,7 +190,7 @@ func sharedTurn(turn json.RawMessage) (json.RawMessage, error) {
 		return turn, err
 	}
 	speaker := "from"
-	if f.has("role") { // of which the value would be left out
+	if f.has("role") { // its "value" would be ignored
 		speaker = "role"
 	}
 	from, err := f.text(speaker)
@@ -209,7 +211,7 @@ func sharedTurn(turn json.RawMessage) (json.RawMessage, error) {
 	return message(role, *value)
 }
 
-// system begins the conversation with the record's system text, if there is one.
+// system adds the record's system text, if there is one, as the first message.
 func (r *Record) system(f fields) error {
 	system, err := f.text("system")
 	if err != nil || system == nil || *system == "" {
@@ -252,7 +254,7 @@ func (r *Record) alpaca(f fields) error {
 	return err
 }
 
-// history adds earlier turns, each a list of what the user and the assistant said.
+// history adds earlier turns. Each is a list of the user's text and the assistant's answer.
 func (r *Record) history(f fields) error {
 	v, ok := f["history"]
 	if !ok {

@@ -8,27 +8,27 @@ import (
 	"slices"
 )
 
-// GroupRecord is a record of reinforcement learning: a prompt, which is a text or messages, and perhaps
-// completions of it with a reward for each, or several rewards with names. A reward of null is NaN: the completion does not count. A
-// completion is a text or a list of messages.
+// GroupRecord is a record for reinforcement learning: a prompt, which is a text or messages, and
+// optionally completions of it with a reward for each, or several named rewards. A reward of null
+// is read as NaN: the completion does not count. A completion is a text or a list of messages.
 type GroupRecord struct {
 	Prompt      Passage
 	Completions []Passage
 	Rewards     []float64
-	// RewardsBy are the rewards by name, if the record has several of them: then Rewards is nil.
+	// RewardsBy has the rewards by name, if the record has several. Then Rewards is nil.
 	RewardsBy map[string][]float64
 	Tools     json.RawMessage
-	// JSON is the whole record, with keys that rewards may depend on.
+	// JSON is the whole record, with all keys that rewards may depend on.
 	JSON json.RawMessage
 }
 
-// Group is a prompt as ids, with completions and their rewards. [GroupRecord.Tokenize] makes one.
+// Group is a tokenised prompt with completions and their rewards. [GroupRecord.Tokenize] makes one.
 type Group struct {
 	Prompt []int32
 	// Completions are the ids of each completion, without the prompt.
 	Completions [][]int32
-	// Rewards are one per completion, in any unit. NaN means that the completion does not count.
-	// They are nil if the record has none, or has them by name.
+	// Rewards has one number per completion, in any unit. NaN means that the completion does not
+	// count. It is nil if the record has no rewards, or named ones.
 	Rewards []float64
 }
 
@@ -138,10 +138,11 @@ func rewardList(name string, list json.RawMessage, n int) ([]float64, error) {
 	return rewards, nil
 }
 
-// Tokenize makes ids of r. A prompt of messages is rendered with the header of an answer. Texts are
-// tokenised by themselves, as a model continues a prompt, and end with o.EOS; completions of messages are
-// rendered and end as the template says. Completions are cut to limit tokens, and with the prompt to
-// o.MaxLength. The error says so if the prompt leaves no room.
+// Tokenize makes a Group of r. A prompt of messages is rendered with the header of an answer.
+// Completions that are texts are tokenised separately from the prompt, as generated tokens are, and
+// end with o.EOS. Completions of messages are rendered and end as the template says. Completions
+// are cut to limit tokens, and together with the prompt to o.MaxLength. Tokenize returns an error
+// if the prompt leaves no room.
 func (r GroupRecord) Tokenize(e Encoder, t Template, o TextOptions, limit int) (Group, error) {
 	g := Group{Rewards: r.Rewards}
 	if r.Prompt.Messages != nil && t == nil {
@@ -197,7 +198,7 @@ func (r *GroupRecord) complete(e Encoder, t Template, o TextOptions, c *Comparis
 	return ids, nil
 }
 
-// Row returns the prompt with a completion, whose labels count.
+// Row returns the prompt with completion k, whose tokens are the labels.
 func (g Group) Row(k int) Sequence {
 	return Comparison{Prompt: g.Prompt, Completions: g.Completions}.row(k)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/train/rng"
 )
 
-// Image is a picture with bytes for its colours.
+// Image is a picture with one byte per colour value.
 type Image struct {
 	// Channels is the number of planes, such as 3 for red, green and blue. Height and Width are in
 	// pixels.
@@ -28,8 +28,8 @@ const (
 	cifarSize   = cifarPlanes * cifarSide * cifarSide
 )
 
-// ReadCIFAR10 reads pictures of CIFAR-10's binary form: a byte for the label (0 … 9)
-// and three planes of 32×32. The images are in memory.
+// ReadCIFAR10 reads pictures in CIFAR-10's binary format: a byte for the label (0 … 9) and three
+// planes of 32×32. It holds them in memory.
 func ReadCIFAR10(r io.Reader) (Slice[Image], error) {
 	var all Slice[Image]
 	for {
@@ -73,10 +73,10 @@ func OpenCIFAR10(dir string, train bool) (Slice[Image], error) {
 	return all, nil
 }
 
-// Transform changes a sample by chance. It leaves its argument as it is.
+// Transform changes a sample at random. It must not modify its argument.
 type Transform[T any] func(*rng.Generator, T) (T, error)
 
-// Chain applies transforms one after the other.
+// Chain returns a transform that applies steps in order.
 func Chain[T any](steps ...Transform[T]) Transform[T] {
 	return func(g *rng.Generator, x T) (T, error) {
 		for _, f := range steps {
@@ -89,9 +89,9 @@ func Chain[T any](steps ...Transform[T]) Transform[T] {
 	}
 }
 
-// RandomCrop cuts a square of size out of an image that has been given padding black
-// pixels on each side. It draws as torchvision does: the row, then the column, and
-// nothing where there is no choice.
+// RandomCrop pads an image with padding black pixels on each side and cuts out a random square of
+// size pixels. It draws random numbers as torchvision does: the row, then the column, and none if
+// there is only one position.
 func RandomCrop(size, padding int) Transform[Image] {
 	return func(g *rng.Generator, m Image) (Image, error) {
 		rows, columns := m.Height+2*padding, m.Width+2*padding
@@ -120,7 +120,7 @@ func RandomCrop(size, padding int) Transform[Image] {
 	}
 }
 
-// RandomFlip mirrors left and right with probability p.
+// RandomFlip mirrors an image horizontally with probability p.
 func RandomFlip(p float32) Transform[Image] {
 	return func(g *rng.Generator, m Image) (Image, error) {
 		if g.Float32() >= p {
@@ -137,26 +137,25 @@ func RandomFlip(p float32) Transform[Image] {
 	}
 }
 
-// Augmented is a data set whose samples are transformed by chance each time they are
-// read.
+// Augmented is a data set whose samples are transformed at random each time they are read.
 type Augmented[T any] struct {
 	from Dataset[T]
 	by   Transform[T]
 	seed uint64
 
 	mu    sync.Mutex
-	g     *rng.Generator // or nil: each sample has its own
+	g     *rng.Generator // nil: each sample has its own generator
 	epoch int
 }
 
-// NewAugmented draws from a generator of each sample's own, seeded by seed, the epoch
-// and the sample's index: the same whatever the number of workers.
+// NewAugmented draws from a separate generator for each sample, seeded by seed, the epoch and the
+// sample's index. The results do not depend on the number of workers.
 func NewAugmented[T any](from Dataset[T], by Transform[T], seed uint64) *Augmented[T] {
 	return &Augmented[T]{from: from, by: by, seed: seed}
 }
 
-// NewAugmentedFrom draws from g, in the order that samples are read in, as torch does
-// without workers. Loaders with Workers make that order random.
+// NewAugmentedFrom draws from g in the order in which samples are read, as torch does without
+// workers. With Options.Workers that order is random.
 func NewAugmentedFrom[T any](from Dataset[T], by Transform[T], g *rng.Generator) *Augmented[T] {
 	return &Augmented[T]{from: from, by: by, g: g}
 }
@@ -164,7 +163,7 @@ func NewAugmentedFrom[T any](from Dataset[T], by Transform[T], g *rng.Generator)
 // Len returns the number of samples.
 func (a *Augmented[T]) Len() int { return a.from.Len() }
 
-// SetEpoch changes what is drawn, and tells the data set below.
+// SetEpoch changes the random numbers, and passes the epoch to the underlying data set.
 func (a *Augmented[T]) SetEpoch(epoch int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -172,7 +171,7 @@ func (a *Augmented[T]) SetEpoch(epoch int) {
 	setEpoch(a.from, epoch)
 }
 
-// At reads sample i and transforms it. It fails if either fails.
+// At reads sample i and transforms it.
 func (a *Augmented[T]) At(i int) (T, error) {
 	x, err := a.from.At(i)
 	if err != nil {
@@ -188,7 +187,7 @@ func (a *Augmented[T]) At(i int) (T, error) {
 	return a.by(rng.New(seed), x)
 }
 
-// mix is the finalizer of splitmix64: near seeds give far ones.
+// mix is the finalizer of splitmix64: similar seeds give unrelated ones.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -196,10 +195,10 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// ImageBatch is a batch of pictures of one size. The Collate of [Normalize] makes it, in memory of its
-// own. A batch of no pictures is the zero value.
+// ImageBatch is a batch of pictures of one size. The Collate of [Normalize] makes it, in new
+// memory. A batch without pictures is the zero value.
 type ImageBatch struct {
-	// Rows is the number of pictures. The other three are those of every [Image].
+	// Rows is the number of pictures. The other three are the dimensions of each [Image].
 	Rows, Channels, Height, Width int
 	// Pixels have the shape [Rows, Channels, Height, Width], in torch's order of dimensions. They are
 	// normalised.
@@ -208,12 +207,12 @@ type ImageBatch struct {
 	Labels []int32
 }
 
-// CIFAR10Mean and CIFAR10Std are the usual numbers to normalise CIFAR-10 by.
+// CIFAR10Mean and CIFAR10Std are the usual mean and standard deviation of each channel of CIFAR-10.
 func CIFAR10Mean() []float32 { return []float32{0.4914, 0.4822, 0.4465} }
 func CIFAR10Std() []float32  { return []float32{0.2023, 0.1994, 0.2010} }
 
-// Normalize returns the Collate that scales bytes to 0 … 1 and then by (x - mean) / std of
-// each channel; both nil leaves it at that. Images of a batch have one size.
+// Normalize returns the Collate that scales bytes to 0 … 1 and then to (x - mean) / std for each
+// channel. If both are nil, it only scales. The images of a batch must have one size.
 func Normalize(mean, std []float32) Collate[Image, ImageBatch] {
 	return func(samples []Image) (ImageBatch, error) {
 		var b ImageBatch

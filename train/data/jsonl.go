@@ -12,10 +12,10 @@ import (
 )
 
 // Record is one line of a JSONL file: a text, a prompt with its completion, or a conversation.
-// Records of other forms are read as conversations: TRL's prompt and completion of messages, of which
+// Other forms are converted to conversations: TRL's prompt and completion of messages, of which
 // only the completion is learned; ShareGPT's conversations; and Alpaca's instruction, input and
-// output, where the user's message is the instruction and, on the next line, the input. Other keys
-// are ignored.
+// output, where the user's message is the instruction followed by the input on the next line. Other
+// keys are ignored.
 type Record struct {
 	Text       *string           `json:"text,omitempty"`
 	Prompt     *string           `json:"prompt,omitempty"`
@@ -23,13 +23,13 @@ type Record struct {
 	Messages   []json.RawMessage `json:"messages,omitempty"`
 	Tools      json.RawMessage   `json:"tools,omitempty"`
 
-	completed bool // Messages end with TRL's completion, the only answer to learn
+	completed bool // only the last message, TRL's completion, is learned
 }
 
-// maxLine bounds a line, so that a file that is no JSONL is not read into memory.
+// maxLine limits a line, so that a file that is not JSONL is not read into memory.
 const maxLine = 64 << 20
 
-// recordForms are the forms of a record by the keys that tell them apart.
+// recordForms are the forms of a record, with the keys that identify them.
 var recordForms = []struct {
 	keys []string
 	read func(*Record, fields) error
@@ -56,8 +56,8 @@ func parseRecord(line []byte) (Record, error) {
 	for _, form := range recordForms {
 		switch {
 		case !f.has(form.keys...):
-		case form.keys[0] == "prompt" && !f.has("completion") && f.has("messages", "conversations"): // a column beside another form
-		case form.keys[0] == "instruction" && read != nil: // a column beside another form
+		case form.keys[0] == "prompt" && !f.has("completion") && f.has("messages", "conversations"): // a column of another form
+		case form.keys[0] == "instruction" && read != nil: // a column of another form
 		case read != nil:
 			return Record{}, errors.New("got more than one of text, prompt and completion, messages, and conversations")
 		default:
@@ -74,7 +74,7 @@ func parseRecord(line []byte) (Record, error) {
 	return r, nil
 }
 
-// Tokenize makes a sequence of r according to its form. t may be nil if there are no conversations.
+// Tokenize makes a sequence of r according to its form. t may be nil if r is not a conversation.
 func (r Record) Tokenize(e Encoder, t Template, o TextOptions) (Sequence, error) {
 	o.LastAnswer = o.LastAnswer || r.completed
 	switch {
@@ -90,8 +90,7 @@ func (r Record) Tokenize(e Encoder, t Template, o TextOptions) (Sequence, error)
 	return Sequence{}, errors.New("data: tokenize: got an empty record")
 }
 
-// lines walks the lines of r that are not blank, with their number from 1 and the
-// offset they begin at.
+// lines walks the lines of r that are not blank, with their number from 1 and their offset.
 func lines(r io.Reader, visit func(line []byte, number int, offset int64) bool) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	var line []byte
@@ -141,13 +140,14 @@ func ReadJSONL(r io.Reader) iter.Seq2[Record, error] {
 // concurrent use. The file must not change until Close.
 type JSONL struct{ recordFile[Record] }
 
-// OpenJSONL opens a file of [Record]. It finds the lines of the file, or the elements of a file that is one JSON list,
-// or the records of a CSV file (.csv), whose first line names the keys, or the rows of a Parquet file (.parquet). It parses no
-// record: At does, and reports records of a wrong form. JSON lines and CSV are read once, and take about
-// 24 bytes of memory per record. Of Parquet only the metadata is read, and columns of other keys never
-// are. OpenJSONL fails if the file cannot be read, if a line is longer than 64 MiB, if a CSV record
-// has more or fewer fields than the first line, or if Parquet metadata is damaged or has types that
-// are not supported. A file without records has length 0. The caller closes the JSONL.
+// OpenJSONL opens a file of [Record]. It finds the lines of a JSONL file, the elements of a file
+// that is one JSON list, the records of a CSV file (.csv), whose first line names the keys, or the
+// rows of a Parquet file (.parquet). It parses no record: At does, and reports records of a wrong
+// form. JSON and CSV files are read once and take about 24 bytes of memory per record. Of Parquet
+// files only the metadata is read, and columns of other keys are never read. OpenJSONL fails if the
+// file cannot be read, if a line is longer than 64 MiB, if a CSV record has more or fewer fields
+// than the first line, or if Parquet metadata is damaged or has unsupported types. A file without
+// records has length 0. The caller closes the JSONL.
 func OpenJSONL(path string) (*JSONL, error) {
 	r, err := openRecords(path, recordKeys, parseRecord)
 	if err != nil {
@@ -156,7 +156,7 @@ func OpenJSONL(path string) (*JSONL, error) {
 	return &JSONL{*r}, nil
 }
 
-// recordFile is a data set of the records of a file.
+// recordFile is a data set of a file's records.
 type recordFile[T any] struct {
 	name   string
 	source recordSource
@@ -167,14 +167,14 @@ type recordFile[T any] struct {
 type recordSource interface {
 	count() int
 	object(i int) ([]byte, error)
-	// where says where record i is, such as "line 3", and line is its line or row, from 1.
+	// where returns the place of record i, such as "line 3". line returns its line or row, from 1.
 	where(i int) string
 	line(i int) int
 	Close() error
 }
 
-// openRecords opens a file of JSON lines, CSV or Parquet. Of Parquet files it reads the columns that keys
-// names, nil for all.
+// openRecords opens a file of JSON lines, CSV or Parquet. keys limits the columns read from Parquet
+// files; nil reads all.
 func openRecords[T any](path string, keys []string, parse func(object []byte) (T, error)) (*recordFile[T], error) {
 	d := &recordFile[T]{name: path, parse: parse}
 	var err error
@@ -199,14 +199,15 @@ func (d *recordFile[T]) Close() error { return d.source.Close() }
 // count from 1. It panics if i is out of range.
 func (d *recordFile[T]) Line(i int) int { return d.source.line(i) }
 
-// Where says where record i is, such as "line 3", or "row group 1, row 17" in a Parquet file, both
-// counted from 1. Errors of At name this place. It panics if i is out of range.
+// Where returns the place of record i, such as "line 3", or "row group 1, row 17" in a Parquet
+// file. Both count from 1. Errors of At name this place. It panics if i is out of range.
 func (d *recordFile[T]) Where(i int) string { return d.source.where(i) }
 
-// At reads and parses record i, from 0. The result shares no memory with that of other calls. At fails
-// if i is out of range, if reading fails, or if the record has none of the known forms. The error then
-// names the file and the place, and At can be called again. A record costs one read of its line. Rows of a
-// Parquet file are cheap in the file's order; another row costs a search from the start of its row group.
+// At reads and parses record i, from 0. The result shares no memory with those of other calls. At
+// fails if i is out of range, if reading fails, or if the record has no known form. The error names
+// the file and the place, and At may be called again. A record costs one read of its line. Rows of
+// a Parquet file are cheap in the file's order; any other row costs a search from the start of its
+// row group.
 func (d *recordFile[T]) At(i int) (T, error) {
 	var none T
 	if i < 0 || i >= d.Len() {
@@ -275,7 +276,7 @@ func openLines(path string) (*lineFile, error) {
 	return d, nil
 }
 
-// measure lets every place reach up to the next, blank lines included.
+// measure extends each place up to the next one, blank lines included.
 func (d *lineFile) measure() error {
 	info, err := d.file.Stat()
 	if err != nil {
@@ -306,14 +307,14 @@ func (d *lineFile) object(i int) ([]byte, error) {
 	return line, nil
 }
 
-// mapped makes samples of others when they are asked for.
+// mapped computes samples from those of another data set on request.
 type mapped[T, U any] struct {
 	from Dataset[T]
 	f    func(T) (U, error)
 }
 
 // Map returns a data set of f's results. f runs each time a sample is requested, possibly in
-// several goroutines. Epochs are passed to the data set below.
+// several goroutines. Epochs are passed to from.
 func Map[T, U any](from Dataset[T], f func(T) (U, error)) Dataset[U] { return mapped[T, U]{from, f} }
 
 func (m mapped[T, U]) Len() int           { return m.from.Len() }

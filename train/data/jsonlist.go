@@ -7,7 +7,8 @@ import (
 	"io"
 )
 
-// isList reports whether a file is one JSON list, as Alpaca's and ShareGPT's are, and not lines.
+// isList reports whether a file is a single JSON list, like Alpaca's and ShareGPT's files, rather
+// than lines.
 func isList(r io.Reader) bool {
 	in := bufio.NewReader(r)
 	for {
@@ -23,16 +24,18 @@ func isList(r io.Reader) bool {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// A listScanner finds the elements of a JSON list. It checks brackets and quotes; parsing a record checks the rest.
+// A listScanner finds the elements of a JSON list. It checks only brackets and quotes; parsing a
+// record checks the rest.
 type listScanner struct {
 	offset, begin int64
-	line, first   int // of this byte, and of the element's first one
+	line, first   int // of the current byte, and of the element's first byte
 	depth         int
-	quoted, after bool // inside a string, and behind its backslash
-	within, ended bool // inside an element, and behind the list
+	quoted, after bool // inside a string, and after a backslash there
+	within, ended bool // inside an element, and after the end of the list
 }
 
-// listItems walks the elements of a JSON list, with the line that each begins at, its offset and its size.
+// listItems calls visit for each element of a JSON list, with its first line, its offset and its
+// size in bytes.
 func listItems(r io.Reader, visit func(number int, offset int64, size int)) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	s := listScanner{line: 1}
@@ -56,7 +59,7 @@ func listItems(r io.Reader, visit func(number int, offset int64, size int)) erro
 	}
 }
 
-// take takes the next byte.
+// take processes the next byte.
 func (s *listScanner) take(c byte, visit func(number int, offset int64, size int)) error {
 	if s.within && s.offset-s.begin > maxLine {
 		return fmt.Errorf("got a record of more than %d bytes", maxLine)

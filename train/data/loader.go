@@ -45,30 +45,31 @@ func (s Slice[T]) Samples() iter.Seq2[T, error] {
 // dispatching loader calls it with no samples if none are left for a rank.
 type Collate[T, B any] func(samples []T) (B, error)
 
-// Samples returns the Collate that leaves samples as they are.
+// Samples is the Collate that returns the samples themselves.
 func Samples[T any](samples []T) ([]T, error) { return samples, nil }
 
 // Options configure a loader. The zero value yields samples one by one, in order.
 type Options struct {
-	// BatchSize is the number of samples in a batch; 0 is 1.
+	// BatchSize is the number of samples in a batch. 0 means 1.
 	BatchSize int
 	// DropLast leaves out a last batch that is not full.
 	DropLast bool
-	// Shuffle takes samples in a random order, drawn from Generator or else Global.
+	// Shuffle orders the samples randomly, with numbers from Generator or, if that is nil, Global.
 	Shuffle bool
-	// Sampler orders the samples, in place of Shuffle.
+	// Sampler orders the samples, instead of Shuffle.
 	Sampler Sampler
-	// BatchSampler makes the batches, in place of all of the above.
+	// BatchSampler makes the batches, instead of all of the above.
 	BatchSampler BatchSampler
 	// Generator is the loader's own source of randomness.
 	Generator *rng.Generator
-	// Global stands for torch's global generator. As there, starting an epoch takes a
-	// number from Generator, or from Global where that is nil, shuffled or not.
+	// Global stands for torch's global generator. As in torch, each epoch draws a number from
+	// Generator, or from Global if that is nil, whether shuffled or not.
 	Global *rng.Generator
-	// Workers reads and collates batches in that many goroutines, in order. 0 reads in
-	// the caller's.
+	// Workers is the number of goroutines that read and collate batches. Batches stay in order. 0
+	// reads in the caller's goroutine.
 	Workers int
-	// Prefetch is how many batches workers may be ahead of the caller; 0 is two each.
+	// Prefetch is the maximum number of batches that workers read ahead of the caller. 0 means two
+	// per worker.
 	Prefetch int
 }
 
@@ -81,12 +82,12 @@ var ErrNegativeLength = errors.New("data: more batches are skipped than there ar
 // ErrNothingToDispatch ends the walk of a dispatching loader that has no complete batch.
 var ErrNothingToDispatch = errors.New("data: the dispatching rank has no batch to hand out")
 
-// LoaderState is the view of a loader that an [Observer] gets.
+// LoaderState is an [Observer]'s view of a loader.
 type LoaderState interface {
 	// EndOfDataloader is true while the last batch is in use, and after it.
 	EndOfDataloader() bool
-	// Remainder is how many samples of the last global batch are no padding: 0 if it
-	// is full, -1 if that is not known.
+	// Remainder is the number of samples of the last global batch that are not padding: 0 if the
+	// batch is full, -1 if it is unknown.
 	Remainder() int
 }
 
@@ -118,8 +119,8 @@ type Loader[B any] struct {
 	sync *rng.Generator // the sampler's, made equal on all ranks before each epoch
 
 	drop      bool      // whether the remainder is unknown because of DropLast
-	skip      int       // batches to pass over in each walk
-	skipped   int       // batches that SkipFirstBatches took off, here or in the source
+	skip      int       // batches to skip in each walk
+	skipped   int       // batches omitted by SkipFirstBatches, here or in the source
 	progress  *progress // never nil
 	iteration int
 	end       bool
@@ -288,7 +289,7 @@ func (l *Loader[B]) All(ctx context.Context) iter.Seq2[B, error] {
 		case dispatched:
 			l.walkDispatched(ctx, give)
 		}
-		if err := l.drawn(); err != nil && l.progress.started == nil { // no batch was left
+		if err := l.drawn(); err != nil && l.progress.started == nil { // no batch remained
 			yield(zero, err)
 		}
 	}
@@ -329,7 +330,7 @@ func (l *Loader[B]) walkPlain(ctx context.Context, yield func(B, error) bool) {
 	l.leave()
 }
 
-// walkSharded is one batch ahead of the caller, and so knows which is the last.
+// walkSharded reads one batch ahead of the caller, so that it knows which batch is the last.
 func (l *Loader[B]) walkSharded(ctx context.Context, yield func(B, error) bool) {
 	passed := l.passOver()
 	src, skip := l.resumed(passed)

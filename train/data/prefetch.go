@@ -36,9 +36,9 @@ type result[B any] struct {
 	err error
 }
 
-// prefetched runs jobs in workers goroutines, at most ahead of them before the caller
-// asks, and yields what they return in order. One more goroutine walks the jobs. When
-// the loop ends, for whatever reason, all of them have ended.
+// prefetched runs jobs in workers goroutines, at most ahead jobs before the caller requests them,
+// and yields the results in order. One more goroutine walks the jobs. All goroutines have ended
+// when the loop ends, for whatever reason.
 func prefetched[B any](ctx context.Context, jobs iter.Seq2[func() (B, error), error], workers, ahead int) iter.Seq2[B, error] {
 	return func(yield func(B, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -60,7 +60,7 @@ func prefetched[B any](ctx context.Context, jobs iter.Seq2[func() (B, error), er
 					slot <- result[B]{err: err}
 					return
 				}
-				busy <- struct{}{} // a worker ends without waiting for anyone
+				busy <- struct{}{} // a worker that ends never blocks
 				wg.Go(func() {
 					defer func() { <-busy }()
 					b, err := job()

@@ -7,8 +7,8 @@ import (
 	"github.com/heftai/heft/train/rng"
 )
 
-// Comm is a loader's view of its world: its rank, and a broadcast from rank 0 to dispatch batches
-// and to share a generator.
+// Comm gives a loader access to its world: its rank, and a broadcast from rank 0, which dispatches
+// batches and shares a generator.
 type Comm interface {
 	Rank() int
 	Size() int
@@ -16,37 +16,36 @@ type Comm interface {
 	Broadcast(ctx context.Context, root int, b []byte) ([]byte, error)
 }
 
-// Dispatch says which ranks read.
+// Dispatch determines which ranks read.
 type Dispatch int
 
 const (
-	// DispatchStreams lets rank 0 read streams and hand them out, and every rank read
-	// its own part of a data set. The default, as in Accelerate.
+	// DispatchStreams lets rank 0 read streams and distribute them, and every rank read its own
+	// part of a data set. It is the default, as in Accelerate.
 	DispatchStreams Dispatch = iota
 	// DispatchNever lets every rank read its own part.
 	DispatchNever
-	// DispatchAlways lets rank 0 read. Samples travel by encoding/gob.
+	// DispatchAlways lets rank 0 read everything. Samples are sent with encoding/gob.
 	DispatchAlways
 )
 
-// PrepareOptions say how to split a loader between ranks. The zero value is a world of one with
-// Accelerate's defaults.
+// PrepareOptions configure how a loader is split between ranks. The zero value is a world of one
+// with Accelerate's defaults.
 type PrepareOptions struct {
-	// Comm is this rank's end of its world; nil is a world of one.
+	// Comm is this rank's connection to its world. nil means a world of one.
 	Comm Comm
-	// SplitBatches means that a batch is that of all ranks together, which each get a
-	// piece of; else every rank gets whole batches.
+	// SplitBatches means that a batch is shared by all ranks, each of which gets a piece of it.
+	// Otherwise every rank gets whole batches.
 	SplitBatches bool
-	// UnevenBatches (even_batches=False) does not complete the tail with repeated
-	// samples, so that ranks may get different numbers of batches.
+	// UnevenBatches (even_batches=False) does not complete the tail with repeated samples, so ranks
+	// may get different numbers of batches.
 	UnevenBatches bool
 	Dispatch      Dispatch
-	// UseSeedableSampler replaces a random order by one that depends on DataSeed and
-	// the epoch only. Without it, rank 0's generator is copied to the others before each
-	// epoch.
+	// UseSeedableSampler replaces a random order by one that depends only on DataSeed and the
+	// epoch. Without it, rank 0's generator is copied to the other ranks before each epoch.
 	UseSeedableSampler bool
 	DataSeed           uint64
-	// Observer hears of the loader's epochs; may be nil.
+	// Observer is notified of the loader's epochs. It may be nil.
 	Observer Observer
 }
 
@@ -63,7 +62,7 @@ func (o *PrepareOptions) dispatches(streams bool) bool {
 	return o.Dispatch == DispatchAlways || o.Dispatch == DispatchStreams && streams
 }
 
-// reorder puts a seedable order in place of a random one.
+// reorder replaces a random order by a seedable one.
 func (o *PrepareOptions) reorder(b BatchSampler) BatchSampler {
 	g, ok := b.(*FixedBatchSampler)
 	if !ok || !o.UseSeedableSampler {
@@ -110,7 +109,7 @@ func (l *Loader[B]) Prepare(o PrepareOptions) error {
 	return nil
 }
 
-// ownGenerator returns the generator of the loader's random order, made if it has none.
+// ownGenerator returns the generator of the loader's random order. It creates one if there is none.
 func (l *Loader[B]) ownGenerator(o *PrepareOptions) *rng.Generator {
 	g, ok := l.src.batchSampler().(*FixedBatchSampler)
 	if !ok || o.UseSeedableSampler || o.size() == 1 {
@@ -130,7 +129,7 @@ func (l *Loader[B]) ownGenerator(o *PrepareOptions) *rng.Generator {
 	return r.Generator
 }
 
-// synchronize copies rank 0's generator to all.
+// synchronize copies the state of rank 0's generator to all ranks.
 func (l *Loader[B]) synchronize(ctx context.Context) error {
 	if l.sync == nil {
 		return nil

@@ -41,16 +41,16 @@ func (n SequentialSampler) Indices() iter.Seq[int] {
 	}
 }
 
-// RandomSampler is torch's RandomSampler: a new order in every epoch.
+// RandomSampler is torch's RandomSampler. Each epoch has a new order.
 type RandomSampler struct {
 	// N is the size of the data set.
 	N int
-	// Samples is how many indices an epoch has; 0 is N.
+	// Samples is the number of indices of an epoch. 0 means N.
 	Samples int
-	// Replacement draws every index on its own.
+	// Replacement draws every index independently.
 	Replacement bool
-	// Generator draws the orders. Where it is nil, every epoch is drawn from a new
-	// generator seeded by Global, which stands for torch's global one.
+	// Generator draws the orders. If it is nil, each epoch uses a new generator seeded by Global,
+	// which stands for torch's global generator.
 	Generator *rng.Generator
 	Global    *rng.Generator
 }
@@ -63,7 +63,7 @@ func (r *RandomSampler) Len() int {
 	return max(0, r.N)
 }
 
-// Indices draws as it goes: the generator moves with the walk.
+// Indices draws during the walk, so the generator advances with it.
 func (r *RandomSampler) Indices() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		g := r.Generator
@@ -82,7 +82,7 @@ func shuffled(g *rng.Generator, n, count int, replacement bool, yield func(int) 
 	if n <= 0 {
 		return true
 	}
-	if replacement { // drawn 32 at a time, as torch does
+	if replacement { // in chunks of 32, as torch does
 		for done := 0; done < count; done += 32 {
 			var some [32]int
 			part := some[:min(32, count-done)]
@@ -100,7 +100,7 @@ func shuffled(g *rng.Generator, n, count int, replacement bool, yield func(int) 
 			return false
 		}
 	}
-	return each(g.Perm(n)[:count%n], yield) // drawn even when nothing of it is used
+	return each(g.Perm(n)[:count%n], yield) // drawn even if unused
 }
 
 func each(x []int, yield func(int) bool) bool {
@@ -118,7 +118,7 @@ type SeedableRandomSampler struct {
 	n, samples  int
 	replacement bool
 	seed        uint64
-	epoch       atomic.Int64 // a loader's goroutine ends an epoch while its user may ask for it
+	epoch       atomic.Int64 // a loader's goroutine may end an epoch during a call of Epoch
 }
 
 // NewSeedableRandomSampler shuffles n samples with seed (Accelerate's data_seed).
@@ -145,14 +145,14 @@ func (s *SeedableRandomSampler) Indices() iter.Seq[int] {
 	}
 }
 
-// RepeatSampler repeats the order of another sampler in chunks: each chunk of indices comes several times
-// before the next one. Indices that do not fill a chunk are left out.
+// RepeatSampler repeats the order of another sampler in chunks: each chunk of indices occurs
+// several times before the next one. Indices that do not fill a chunk are omitted.
 type RepeatSampler struct {
 	of           Sampler
 	chunk, times int
 }
 
-// NewRepeatSampler repeats chunks of an order, each times times.
+// NewRepeatSampler returns a sampler that yields each chunk of an order times times.
 func NewRepeatSampler(of Sampler, chunk, times int) (*RepeatSampler, error) {
 	if chunk < 1 || times < 1 {
 		return nil, fmt.Errorf("data: got chunks of %d indices, %d times, want 1 or more of both", chunk, times)
@@ -160,13 +160,13 @@ func NewRepeatSampler(of Sampler, chunk, times int) (*RepeatSampler, error) {
 	return &RepeatSampler{of, chunk, times}, nil
 }
 
-// Len returns the number of indices of an epoch, repetitions included.
+// Len returns the number of indices of an epoch, including repetitions.
 func (r *RepeatSampler) Len() int { return r.of.Len() / r.chunk * r.chunk * r.times }
 
-// SetEpoch passes the epoch to the sampler that is repeated, if that is an [EpochSetter].
+// SetEpoch passes the epoch to the repeated sampler, if that is an [EpochSetter].
 func (r *RepeatSampler) SetEpoch(epoch int) { setEpoch(r.of, epoch) }
 
-// Indices walks the order to its end, so that the other sampler can count its walks.
+// Indices walks the order to its end, so that the other sampler can count its epochs.
 func (r *RepeatSampler) Indices() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		chunk := make([]int, 0, r.chunk)
@@ -187,16 +187,16 @@ func (r *RepeatSampler) Indices() iter.Seq[int] {
 // BatchSampler groups indices into batches. A walk may be left early. The caller may keep the
 // slices.
 type BatchSampler interface {
-	// Len is the number of batches. It may be negative where a skip went past the end.
+	// Len is the number of batches. It may be negative after a skip beyond the end.
 	Len() int
 	Batches() iter.Seq[[]int]
 	// BatchSize is the size of a full batch, 0 if batches have no common size.
 	BatchSize() int
-	// DropLast says whether a last batch that is not full is left out.
+	// DropLast reports whether a last batch that is not full is omitted.
 	DropLast() bool
 }
 
-// FixedBatchSampler cuts a sampler's order into batches of one size.
+// FixedBatchSampler divides a sampler's order into batches of one size.
 type FixedBatchSampler struct {
 	sampler Sampler
 	size    int
@@ -223,7 +223,7 @@ func (g *FixedBatchSampler) SetEpoch(epoch int) { setEpoch(g.sampler, epoch) }
 // Len returns the number of batches of an epoch.
 func (g *FixedBatchSampler) Len() int { return count(g.sampler.Len(), g.size, g.drop) }
 
-// count returns how many batches of size n samples make.
+// count returns the number of batches of the given size that n samples make.
 func count(n, size int, drop bool) int {
 	if drop {
 		return n / size
@@ -231,7 +231,7 @@ func count(n, size int, drop bool) int {
 	return (n + size - 1) / size
 }
 
-// Batches walks one epoch. Each batch is a slice of its own.
+// Batches walks one epoch. Each batch is a new slice.
 func (g *FixedBatchSampler) Batches() iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		batch := make([]int, 0, g.size)
@@ -249,8 +249,8 @@ func (g *FixedBatchSampler) Batches() iter.Seq[[]int] {
 	}
 }
 
-// skipped leaves out the first batches of another sampler. As in Accelerate it has no
-// batch size and so no remainder.
+// skipped omits the first batches of another sampler. As in Accelerate it has no batch size, and
+// therefore no remainder.
 type skipped struct {
 	of BatchSampler
 	n  int

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// Shard says which part of the batches a rank gets.
+// Shard determines which part of the batches a rank gets.
 type Shard struct {
 	Rank, Size int
-	// SplitBatches cuts every batch into Size pieces instead of dealing whole batches
-	// out; the batch size must be a multiple of Size.
+	// SplitBatches cuts every batch into Size pieces instead of distributing whole batches. The
+	// batch size must be a multiple of Size.
 	SplitBatches bool
-	// UnevenBatches leaves the tail as it is instead of completing it with samples from
-	// the start, so that ranks may get different numbers of batches and samples.
+	// UnevenBatches leaves the tail incomplete instead of completing it with samples from the
+	// start. Ranks may then get different numbers of batches and samples.
 	UnevenBatches bool
 }
 
@@ -34,16 +34,16 @@ func errSplit(size, ranks int) error {
 
 // BatchShard is one rank's part of a batch sampler.
 //
-// Batch i goes to rank i % Size, and a round of Size batches is given out only when its
-// last one is full. The tail is completed by cycling through the samples of the first
-// Size batches (with SplitBatches: of the first), so that all ranks get as many and as
-// large batches. Batches without a common size are completed by whole batches.
+// Batch i goes to rank i % Size. A round of Size batches is yielded only once its last one is full.
+// The tail is completed by cycling through the samples of the first Size batches (with
+// SplitBatches: of the first batch), so that all ranks get equally many batches of equal size.
+// Batches without a common size are completed by whole batches.
 type BatchShard struct {
 	of BatchSampler
 	by Shard
 }
 
-// NewBatchShard splits of between ranks. SplitBatches needs batches of a common size.
+// NewBatchShard splits of between ranks. SplitBatches requires batches of a common size.
 func NewBatchShard(of BatchSampler, by Shard) (*BatchShard, error) {
 	if err := by.check(); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func NewBatchShard(of BatchSampler, by Shard) (*BatchShard, error) {
 // BatchSize returns the size before sharding.
 func (s *BatchShard) BatchSize() int { return s.of.BatchSize() }
 
-// DropLast reports whether the batch sampler that is split omits a short last batch.
+// DropLast reports whether the underlying batch sampler omits a short last batch.
 func (s *BatchShard) DropLast() bool { return s.of.DropLast() }
 
 // SetEpoch passes the epoch to the batch sampler, if that is an [EpochSetter].
@@ -118,7 +118,7 @@ func (s *BatchShard) split(yield func([]int) bool) {
 	}
 }
 
-// cycle appends to batch from the start of from, round and round, up to size.
+// cycle appends samples from the start of from to batch, cyclically, up to size.
 func cycle(batch, from []int, size int) []int {
 	for i := 0; len(batch) < size; i++ {
 		batch = append(batch, from[i%len(from)])
@@ -161,10 +161,10 @@ func (s *BatchShard) deal(yield func([]int) bool) {
 	s.fill(yield, start, last, n)
 }
 
-// fill completes the round that batch n-1 (last) left open.
+// fill completes the round that batch n-1 (last) has left incomplete.
 func (s *BatchShard) fill(yield func([]int) bool, start, last []int, n int) {
 	size, ranks := s.of.BatchSize(), s.by.Size
-	n-- // the round continues with the last batch, unless that was full and is given out
+	n-- // the round continues with the last batch, unless that was full and has been yielded
 	if len(last) == size {
 		last = nil
 		n++
@@ -184,7 +184,7 @@ func (s *BatchShard) fill(yield func([]int) bool, start, last []int, n int) {
 	}
 }
 
-// dealRagged distributes batches that have no common size.
+// dealRagged distributes batches without a common size.
 func (s *BatchShard) dealRagged(yield func([]int) bool) {
 	ranks := s.by.Size
 	var start [][]int
@@ -226,9 +226,8 @@ type Stream[T any] interface {
 // Sized is a Stream that knows its length.
 type Sized interface{ Len() int }
 
-// StreamShard is one rank's part of a stream: every rank reads all of it and keeps its
-// slice of each global batch. A short last batch is completed from the first one,
-// unless DropLast.
+// StreamShard is one rank's part of a stream. Every rank reads the whole stream and keeps its slice
+// of each global batch. A short last batch is completed from the first one, unless DropLast is set.
 type StreamShard[T any] struct {
 	of   Stream[T]
 	size int
@@ -236,8 +235,8 @@ type StreamShard[T any] struct {
 	by   Shard
 }
 
-// NewStreamShard shards of by batches of size: each rank's own size, or with
-// SplitBatches that of all ranks together. UnevenBatches means nothing here.
+// NewStreamShard shards of by batches of size: each rank's own size, or with SplitBatches the size
+// for all ranks together. UnevenBatches has no effect.
 func NewStreamShard[T any](of Stream[T], size int, dropLast bool, by Shard) (*StreamShard[T], error) {
 	if err := by.check(); err != nil {
 		return nil, err
@@ -251,8 +250,8 @@ func NewStreamShard[T any](of Stream[T], size int, dropLast bool, by Shard) (*St
 	return &StreamShard[T]{of, size, dropLast, by}, nil
 }
 
-// Length returns the reference's count of this rank's samples, and false if the stream has
-// no length. It ignores SplitBatches.
+// Length returns Accelerate's count of this rank's samples. It ignores SplitBatches. It returns
+// false if the stream has no length.
 func (s *StreamShard[T]) Length() (int, bool) {
 	sized, ok := s.of.(Sized)
 	if !ok {

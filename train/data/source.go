@@ -6,11 +6,11 @@ import (
 	"iter"
 )
 
-// source is where a loader's batches come from. It hides the type of samples.
+// source provides a loader's batches. It hides the type of samples.
 type source[B any] interface {
-	// jobs walks the batches; running a job reads and collates one.
+	// jobs yields a function for each batch, which reads and collates it.
 	jobs() iter.Seq2[func() (B, error), error]
-	length() (int, bool)     // in batches; negative after a skip past the end
+	length() (int, bool)     // in batches; negative after a skip beyond the end
 	dataLength() (int, bool) // in samples
 	totalBatch() int
 	setEpoch(epoch int)
@@ -139,7 +139,7 @@ func (s *streamSource[T, B]) length() (int, bool) {
 	return count(n, s.size, s.drop), ok
 }
 
-// groups cuts the stream into batches of samples.
+// groups divides the stream into batches of samples.
 func (s *streamSource[T, B]) groups(yield func([]T, error) bool) {
 	batch := make([]T, 0, s.size)
 	for x, err := range s.from.Samples() {

@@ -8,38 +8,39 @@ import (
 	"github.com/heftai/heft/train/rng"
 )
 
-// LoaderPosition is the position of a loader: what a second loader over the same data, made and prepared
-// alike, needs to continue with the next batch. [Loader.Position] returns it and [Loader.Restore] takes
-// it. It shares no memory with the loader, and stays valid while the loader continues. It has a plain JSON form,
-// in base64 where bytes are.
+// LoaderPosition is the position of a loader. A second loader over the same data that is made and
+// prepared alike continues from it with the next batch. [Loader.Position] returns it and
+// [Loader.Restore] takes it. It shares no memory with the loader, and stays valid while the loader
+// continues. It has a plain JSON form, with bytes in base64.
 type LoaderPosition struct {
-	// Iteration is [Loader.Iteration], and Epoch that of a [SeedableRandomSampler], nil for other
-	// orders. Both are of the walk under way, or of the next one.
+	// Iteration is [Loader.Iteration]. Epoch is that of a [SeedableRandomSampler], or nil for other
+	// orders. Both refer to the current walk, or between walks to the next one.
 	Iteration int  `json:"iteration"`
 	Epoch     *int `json:"epoch,omitempty"`
-	// Batches is how many batches of the walk under way this rank has passed: those that it was given,
-	// and those that [SkipFirstBatches] left out. It is 0 between walks. A walk that was left early is
-	// under way until the next begins.
+	// Batches is the number of batches of the current walk that this rank has passed: those yielded
+	// and those skipped by [SkipFirstBatches]. It is 0 between walks. A walk that was left early is
+	// current until the next one begins.
 	Batches int `json:"batches"`
-	// Generators are the states of the loader's own generators, and Global that of the one it shares
-	// (Options.Global), both when the walk under way began, as [rng.Generator.MarshalBinary] encodes
-	// them. Between walks Global is empty, because the owner of the shared generator saves it.
+	// Generators are the states of the loader's own generators, and Global that of the shared one
+	// (Options.Global), both at the beginning of the current walk, as encoded by
+	// [rng.Generator.MarshalBinary]. Between walks Global is empty, because the owner of the shared
+	// generator saves it.
 	Generators [][]byte `json:"generators,omitempty"`
 	Global     []byte   `json:"global,omitempty"`
 }
 
-// progress is the state of the current iteration. A loader shares it with those that
-// SkipFirstBatches made of it.
+// progress is the state of the current iteration. A loader shares it with loaders that
+// SkipFirstBatches has derived from it.
 type progress struct {
 	started *LoaderPosition // nil between walks
 	yielded int
-	resume  *LoaderPosition // what the next walk begins with
-	shared  []byte          // where Global continues once the order is drawn anew
+	resume  *LoaderPosition // where the next walk begins
+	shared  []byte          // where Global continues once the order has been drawn again
 }
 
-// Position returns the position of l: after the batch that the walk has yielded last, whatever workers
-// have read ahead. Call it between batches or walks, in the goroutine that walks l. It copies some
-// kilobytes per generator.
+// Position returns the position of l after the batch that the walk has yielded last, no matter what
+// workers have read ahead. Call it between batches or walks, in the goroutine that walks l. It
+// copies some kilobytes per generator.
 func (l *Loader[B]) Position() (LoaderPosition, error) {
 	w := l.progress
 	switch {
@@ -54,10 +55,10 @@ func (l *Loader[B]) Position() (LoaderPosition, error) {
 }
 
 // Restore lets the next walk of l continue at p. The walk draws the same order and skips the
-// batches that were yielded already, without reading them; a stream or a dispatching loader reads
-// and drops them. The shared generator does not move. l must be prepared as the loader was that p
-// comes from, except for the number of ranks: the caller converts Batches. Restore fails if p has
-// another number of generators than l or damaged ones, if a number is negative, or if only one of p and l
+// batches that have been yielded, without reading them; a stream or a dispatching loader reads and
+// drops them. The shared generator does not advance. l must be prepared like the loader of p,
+// except for the number of ranks: the caller converts Batches. Restore fails if p has another
+// number of generators than l or damaged ones, if a number is negative, or if only one of p and l
 // has a shared generator. Call it between walks.
 func (l *Loader[B]) Restore(p LoaderPosition) error {
 	p, err := l.adopt(p)
@@ -73,7 +74,7 @@ func (l *Loader[B]) Restore(p LoaderPosition) error {
 	case p.Batches > 0 && (shared != nil) != (len(p.Global) > 0):
 		return errors.New("data: only one of the position and the loader draws from a shared generator")
 	}
-	for i, b := range append(slices.Clone(p.Generators), p.Global) { // look before changing anything
+	for i, b := range append(slices.Clone(p.Generators), p.Global) { // check before changing anything
 		if i == len(own) && len(b) == 0 {
 			continue
 		}
@@ -97,8 +98,8 @@ func (l *Loader[B]) Restore(p LoaderPosition) error {
 	return nil
 }
 
-// adopt returns p for a loader that shuffles from another generator: from its own on several ranks,
-// and from the shared one on one rank. The walk at p keeps its order.
+// adopt returns p for a loader that shuffles from another generator: its own with several ranks,
+// the shared one with one rank. The walk at p keeps its order.
 func (l *Loader[B]) adopt(p LoaderPosition) (LoaderPosition, error) {
 	r, ok := l.sampler().(*RandomSampler)
 	if !ok || l.opts.Generator != nil {
@@ -146,8 +147,8 @@ func (l *Loader[B]) start() (LoaderPosition, error) {
 	return p, nil
 }
 
-// enter notes the beginning of a walk, and puts the generators to where the walk that is
-// to be resumed began.
+// enter records the beginning of a walk. To resume a walk, it sets the generators to their states
+// at the beginning of that walk.
 func (l *Loader[B]) enter() error {
 	w := l.progress
 	_, shared := l.generators()
@@ -169,7 +170,7 @@ func (l *Loader[B]) enter() error {
 	return err
 }
 
-// passOver returns how many batches the walk that just began is to leave out.
+// passOver returns how many batches the walk that just began must skip.
 func (l *Loader[B]) passOver() int {
 	w := l.progress
 	if w.resume == nil {
@@ -180,7 +181,7 @@ func (l *Loader[B]) passOver() int {
 	return n
 }
 
-// drawn puts the shared generator back to where it was before the order was drawn anew.
+// drawn restores the state of the shared generator from before the order was drawn again.
 func (l *Loader[B]) drawn() error {
 	w := l.progress
 	if w.shared == nil {
@@ -192,10 +193,10 @@ func (l *Loader[B]) drawn() error {
 	return shared.UnmarshalBinary(b)
 }
 
-// leave notes that the walk came to its end.
+// leave records that the walk has reached its end.
 func (l *Loader[B]) leave() { l.progress.started = nil }
 
-// generators returns what l draws from: its own, and the one it shares with others.
+// generators returns the generators of l: its own, and the shared one.
 func (l *Loader[B]) generators() (own []*rng.Generator, shared *rng.Generator) {
 	add := func(g *rng.Generator) {
 		if g != nil && !slices.Contains(own, g) {
@@ -218,7 +219,7 @@ func (l *Loader[B]) seedable() *SeedableRandomSampler {
 	return s
 }
 
-// sampler returns what orders the samples, or nil if that is not known.
+// sampler returns the sampler that orders the samples, or nil if it is unknown.
 func (l *Loader[B]) sampler() Sampler {
 	b := l.src.batchSampler()
 	for {
@@ -235,8 +236,8 @@ func (l *Loader[B]) sampler() Sampler {
 	}
 }
 
-// resumed returns the source without its first n batches, and how many of them are yet to be
-// passed over.
+// resumed returns the source without its first n batches, and the number of these that the walk
+// must still skip.
 func (l *Loader[B]) resumed(n int) (source[B], int) {
 	if n > 0 && !l.src.streams() {
 		return l.src.skip(n), 0

@@ -16,11 +16,11 @@ const IgnoreLabel int32 = -100
 type Sequence struct {
 	IDs    []int32
 	Labels []int32
-	// Positions restart where a packed sequence begins; nil counts from 0.
+	// Positions restart at the beginning of each packed sequence. nil counts from 0.
 	Positions []int32
 }
 
-// Encoder turns text into ids. Spans are the tokens' half-open ranges of code points, [0 0] for
+// Encoder converts text to ids. Spans are the tokens' half-open ranges of code points, [0 0] for
 // tokens that special adds.
 type Encoder interface {
 	Encode(text string, special bool) (ids []int32, spans [][2]int, err error)
@@ -32,14 +32,14 @@ type Template interface {
 	Render(messages []json.RawMessage, tools json.RawMessage, prompt bool) (string, error)
 }
 
-// TextOptions say which tokens of a text are learned.
+// TextOptions determine which tokens of a text are learned.
 type TextOptions struct {
-	// MaxLength cuts longer sequences at their end; 0 is no bound.
+	// MaxLength truncates longer sequences at their end. 0 means no limit.
 	MaxLength int
-	// EOS is appended to texts and completions that do not end with it; nil is none.
+	// EOS is appended to texts and completions that do not end with it. nil appends nothing.
 	// Conversations end as their template says.
 	EOS *int32
-	// LearnPrompt counts the labels of prompts, too.
+	// LearnPrompt also learns prompts.
 	LearnPrompt bool
 	// LastAnswer learns only a conversation's last answer. An answer is one message.
 	LastAnswer bool
@@ -69,8 +69,8 @@ func TokenizeText(e Encoder, text string, o TextOptions) (Sequence, error) {
 	return o.finish(s), nil
 }
 
-// TokenizePrompt makes a sequence of prompt and completion, joined to one text. The completion is
-// learned. A token across the border belongs to the prompt.
+// TokenizePrompt makes a sequence of prompt and completion, concatenated. Only the completion is
+// learned. A token across the boundary belongs to the prompt.
 func TokenizePrompt(e Encoder, prompt, completion string, o TextOptions) (Sequence, error) {
 	ids, spans, err := e.Encode(prompt+completion, true)
 	if err != nil {
@@ -88,8 +88,8 @@ func TokenizePrompt(e Encoder, prompt, completion string, o TextOptions) (Sequen
 	return o.finish(s), nil
 }
 
-// masked keeps the labels of tokens that begin within the ranges of code points, and
-// of tokens without a place that follow one of them.
+// masked keeps the labels of tokens that begin within the ranges of code points, and of tokens
+// without a place that follow such a token.
 func masked(ids []int32, spans [][2]int, ranges [][2]int) (Sequence, error) {
 	if len(spans) != len(ids) {
 		return Sequence{}, fmt.Errorf("data: tokenize: got %d offsets for %d tokens", len(spans), len(ids))
@@ -108,12 +108,12 @@ func masked(ids []int32, spans [][2]int, ranges [][2]int) (Sequence, error) {
 	return s, nil
 }
 
-// PackOptions say how sequences share blocks.
+// PackOptions determine how sequences share blocks.
 type PackOptions struct {
-	// Split cuts sequences so that all blocks are full, except the last; else a
-	// sequence that does not fit begins a new block, and one longer than a block is cut.
+	// Split cuts sequences so that all blocks except the last are full. Otherwise a sequence that
+	// does not fit begins a new block, and one longer than a block is truncated.
 	Split bool
-	// DropLast leaves out a last block that is not full.
+	// DropLast omits a last block that is not full.
 	DropLast bool
 }
 
@@ -137,7 +137,7 @@ func Pack(sequences []Sequence, length int, o PackOptions) ([]Sequence, error) {
 	return blocks, p.Flush()
 }
 
-// Packer is [Pack] for sequences that come one by one.
+// Packer is like [Pack], for sequences that arrive one by one.
 type Packer struct {
 	length int
 	o      PackOptions
@@ -193,7 +193,7 @@ func (p *Packer) Add(s Sequence) error {
 	return nil
 }
 
-// Flush ends the last block.
+// Flush emits the last block.
 func (p *Packer) Flush() error {
 	if p.o.DropLast && len(p.block.IDs) < p.length {
 		p.block = Sequence{}
@@ -205,7 +205,7 @@ func (p *Packer) Flush() error {
 type TokenBatch struct {
 	Rows, Columns int
 	IDs, Labels   []int32
-	// Mask is 1 where there is a token, or 0 if there is padding.
+	// Mask is 1 for tokens and 0 for padding.
 	Mask []int32
 	// Positions are nil unless a sequence has them.
 	Positions []int32
@@ -223,21 +223,21 @@ func (b TokenBatch) Ints() (ids, labels []int) {
 	return ids, labels
 }
 
-// Padding says how [PadTokens] fills rows.
+// Padding configures how [PadTokens] fills rows.
 type Padding struct {
-	// ID is what IDs are filled with.
+	// ID is the id of padding.
 	ID int32
-	// Multiple rounds the length of rows up; 0 is 1.
+	// Multiple rounds up the length of rows. 0 means 1.
 	Multiple int
-	// Length is the length of all rows; 0 is the longest sequence's. Longer ones are an
-	// error.
+	// Length is the length of all rows. 0 means that of the longest sequence. Longer sequences are
+	// an error.
 	Length int
-	// Left fills before the tokens.
+	// Left pads before the tokens.
 	Left bool
 }
 
-// PadTokens returns the Collate that pads sequences to the longest of their batch. Labels are
-// padded with [IgnoreLabel], and so is the first label behind padding.
+// PadTokens returns the Collate that pads sequences to the longest of their batch. Padding, and the
+// first token after it, have the label [IgnoreLabel].
 func PadTokens(p Padding) Collate[Sequence, TokenBatch] {
 	return func(samples []Sequence) (TokenBatch, error) {
 		b := TokenBatch{Rows: len(samples), Columns: p.Length}

@@ -20,7 +20,7 @@ var (
 	_ GenerationTemplate = (*Tokenizer)(nil)
 )
 
-// NewTokenizer makes a Tokenizer of a tokenizer and a chat that are open already.
+// NewTokenizer returns a Tokenizer of an open tokenizer and chat.
 func NewTokenizer(t *text.Tokenizer, c *text.Chat) *Tokenizer { return &Tokenizer{t, c} }
 
 // OpenTokenizer reads the tokenizer, the chat templates and the special tokens of a model, a folder
@@ -33,7 +33,8 @@ func OpenTokenizer(model string) (*Tokenizer, error) {
 	return &Tokenizer{t, c}, nil
 }
 
-// OpenTokenizerFS is [OpenTokenizer] for a model at the root of files. Errors call it name.
+// OpenTokenizerFS is like [OpenTokenizer], for a model at the root of files. name is its name in
+// errors.
 func OpenTokenizerFS(name string, files fs.FS) (*Tokenizer, error) {
 	t, c, err := text.OpenFS(name, files)
 	if err != nil {
@@ -95,9 +96,9 @@ func conversationOf(messages []json.RawMessage, tools json.RawMessage, prompt bo
 	return c, nil
 }
 
-// TokenizeConversation turns a chat into a sequence. Only the assistant's messages and their ends
-// are learned, unless o.LearnPrompt is set. It fails if the template does not render the
-// conversation, and as [TokenizeChat] does.
+// TokenizeConversation makes a sequence of a chat. Only the assistant's messages and their ends are
+// learned, unless o.LearnPrompt is set. It returns an error if the template does not render the
+// conversation, and the errors of [TokenizeChat].
 func (t *Tokenizer) TokenizeConversation(c text.Conversation, o TextOptions) (Sequence, error) {
 	messages := make([]json.RawMessage, len(c.Messages))
 	for i, m := range c.Messages {
