@@ -1,10 +1,12 @@
-// Products of single tokens, each with a weight of its own: experts of a token. Their bits are those of products.h. A block has
-// neighbouring tiles of rows, whose weights go through a queue in shared memory. It is filled ahead: while a tile's sums are
-// added, and before the kernel in front has ended.
+// Products of single tokens, each with its own weight, such as a token's routed experts. Their bits
+// are those of products.h. A block computes neighbouring tiles of rows. Their weights pass through
+// a queue in shared memory, which is filled ahead: while a tile's sums are added, and before the
+// previous kernel has ended.
 #pragma once
 #include "products.h"
 
-// A Single is the product of one token and a weight, and its result. `slot` counts the different tokens of those before it.
+// A Single is the product of one token and a weight, and its result. `slot` is the number of
+// different tokens before it.
 struct Single {
 	const u8 *weight; // the first column of row 0
 	i64 stride;       // bytes from a row to the next one
@@ -16,8 +18,8 @@ struct Single {
 
 enum { SINGLES = 16 };
 
-// Alone are products whose weights have as many rows and columns, in bfloat16. `each` are the tiles of a part, or of a pair of
-// them with a gate. With a gate, pair i makes row i of `gated`.
+// Alone are products whose bfloat16 weights have the same shape. `each` is the number of tiles of a
+// part or, with a gate, of a pair of parts. With a gate, pair i makes row i of `gated`.
 struct Alone {
 	Single parts[SINGLES];
 	i64 cols, each, tiles, blocks, bias_format;
@@ -25,18 +27,19 @@ struct Alone {
 	i64 gated_stride, act, limit;
 };
 
-// QUEUED are the steps of a queue. A tile's turn is COLUMNS columns.
+// QUEUED is the number of steps in a queue. A block reads a tile in turns of COLUMNS columns.
 enum { QUEUED = 8, COLUMNS = TURN * WARPS };
 
-// alone_part returns the part of a tile, or the first one of its pair, and makes the tile's number that within it.
+// alone_part returns the part of a tile, or the first one of its pair, and makes `tile` relative to
+// that part.
 template <bool GATED> DEVICE int alone_part(const Alone &p, i64 *tile) {
 	const int i = (int)*tile / (int)p.each;
 	*tile -= i * p.each;
 	return GATED ? 2 * i : i;
 }
 
-// A Queue has the weights of a thread: eight columns of rows g and g + 8 of a tile in each step. Other threads do not see
-// them, so nothing but the thread's own copies is waited for.
+// A Queue has the weights of a thread: in each step, eight columns of rows g and g + 8 of a tile.
+// Other threads do not read them, so a thread waits only for its own copies.
 template <bool GATED> struct Queue {
 	const Alone &p;
 	const Single *parts;
@@ -46,7 +49,8 @@ template <bool GATED> struct Queue {
 	int column, cols, turns, turn;
 
 	DEVICE_MEMBER Queue(const Alone &p, const Single *parts, void *memory, i64 begin, i64 end, int turns) : p(p), parts(parts), slots((Vector(*)[2][32 * WARPS])memory), tile(begin), end(end), cols((int)p.cols), turns(turns) { aim(); }
-	// aim turns to the first column of a tile. Rows beyond the last are the last one here: their sums are not stored.
+	// aim sets the queue to the first column of a tile. Rows beyond the last one read the last row:
+	// their sums are not stored.
 	DEVICE_MEMBER void aim() {
 		turn = 0, column = THREAD / 32 * TURN + THREAD % 4 * 8;
 		if (tile >= end) return;
@@ -59,7 +63,7 @@ template <bool GATED> struct Queue {
 			weights[i] = o.weight + (r < o.rows ? r : o.rows - 1) * o.stride + 2 * column;
 		}
 	}
-	// fetch begins to copy step `step` of the turn, with zeros beyond the last column.
+	// fetch starts copying step `step` of the turn, with zeros beyond the last column.
 	DEVICE_MEMBER void fetch(int slot, int step) {
 		if (tile < end) {
 #pragma unroll
@@ -75,7 +79,8 @@ template <bool GATED> struct Queue {
 	}
 };
 
-// stored_sum adds the sums of the warps in ascending order, and stores and returns the result of a row.
+// stored_sum adds the sums of the warps in ascending order. It stores and returns the result of a
+// row.
 DEVICE float stored_sum(const Alone &p, const Single &o, i64 r, const float (*sums)[16], int in) {
 	float sum = 0;
 	for (int w = 0; w < WARPS; w++) sum = sum + sums[w][in];
@@ -94,8 +99,9 @@ template <bool GATED> DEVICE void finish(const Alone &p, const Single *parts, i6
 	p.gated[which / 2 * p.gated_stride + r] = gate_by(sum, up, p.act, scalar(p.limit));
 }
 
-// alone has a block for each multiprocessor, or for each tile if there are fewer of them. The dynamic shared memory of a block
-// has its queue, and the different tokens of its tiles in bfloat16, in whole turns.
+// alone has a block for each multiprocessor, or for each tile if there are fewer. A block's dynamic
+// shared memory holds its queue, and the different tokens of its tiles in bfloat16, padded to whole
+// turns.
 template <bool GATED> DEVICE void alone(const Alone &p) {
 	SHARED Single parts[SINGLES];
 	SHARED float sums[2][WARPS][16];

@@ -1,7 +1,8 @@
-// Attention for `auto` over keys and values in bfloat16. The positions of a context are cut into parts of PART, each
-// of which a warp reads for all query heads that share its keys; another kernel adds the parts in ascending order. So
-// a row's result depends on its own positions alone. Queries and weights are sums of two bfloat16 numbers each, so
-// they lose 16 bits less than their keys and values have.
+// Attention for `auto` over keys and values in bfloat16. A context is divided into parts of PART
+// positions. A warp reads a part once for all query heads that share its keys. Another kernel adds
+// the parts in ascending order. A row's result thus depends only on its own positions. Queries and
+// weights are each split into a sum of two bfloat16 numbers, so they keep about 8 bits more than
+// one.
 #pragma once
 #include "math.h"
 #include "warp.h"
@@ -41,7 +42,8 @@ DEVICE float exchanged(float v, int mask) {
 #endif
 }
 
-// any_of_warp says whether v holds for a thread of the warp. The simulated driver asks all threads of the block.
+// any_of_warp reports whether v holds for a thread of the warp. The simulated driver checks all
+// threads of the block.
 DEVICE bool any_of_warp(bool v) {
 #ifdef __CUDA__
 	return __nvvm_vote_any_sync(0xffffffff, v);
@@ -55,23 +57,25 @@ DEVICE bool any_of_warp(bool v) {
 #endif
 }
 
-// visible_pair has ones where a pair of numbers, of two neighbouring positions, has those of [from, to).
+// visible_pair has ones where a pair of numbers, for two neighbouring positions, is within [from,
+// to).
 DEVICE u32 visible_pair(int pos, int from, int to) {
 	return (pos >= from && pos < to ? 0xffffu : 0) | (pos + 1 >= from && pos + 1 < to ? 0xffff0000u : 0);
 }
 
-// split packs two numbers as sums of two bfloat16.
+// split rounds two numbers to sums of two bfloat16 numbers each.
 DEVICE void split(float a, float b, u32 *high, u32 *low) {
 	*high = pack(a, b);
 	*low = pack(a - of_bits(*high << 16), b - of_bits(*high & 0xffff0000));
 }
 
-// swizzled is where a row of queries has a chunk, so that neighbouring rows lie in other banks.
+// swizzled is the place of a chunk in a row of queries. It makes neighbouring rows use different
+// banks.
 DEVICE int swizzled(int row, int chunk) { return chunk ^ (row & 1) << 2; }
 
-// A Tile is what a warp computes: up to 16 queries of one key/value head, each of a row and a head. Its rows follow one
-// another and have the same pages. `rows` says of each row its first visible position, the end, and where its pages
-// begin in `tables`.
+// A Tile is the work of a warp: up to 16 queries of one key/value head. A query is one head of one
+// row. The tile's rows are consecutive and have the same pages. `rows` has for each row its first
+// visible position, the end of its positions, and the start of its pages in `tables`.
 struct Tile {
 	int row, count, kv_head, head0, heads, each; // rows, and query heads from head0 on; each: heads of a row
 	int lo, hi, least_to, most_from;             // what a row sees, and what all of them see
@@ -83,8 +87,8 @@ DEVICE Tile tile_of(const Attention &p, int tile, int block_y) {
 	return {row, count, block_y / head_tiles, head0, left < QUERIES ? left : QUERIES, p.group < QUERIES ? (int)p.group : QUERIES, first[0], last[1], first[1], last[0]};
 }
 
-// An Attend computes the parts of a tile. DIM and VALUES are those of the memory that it has, SLOTS the steps whose values
-// are on their way at a time.
+// An Attend computes the parts of a tile. DIM and VALUES are the widths that its memory is made
+// for. SLOTS is the number of steps whose values are copied ahead.
 template <int DIM, int VALUES, int SLOTS> struct Attend {
 	enum { NT = VALUES / 8, STEPS_OF_PART = PART / KEYS, TURNS = KEYS * VALUES / 8 / 32 };
 	const Attention &p;
@@ -105,7 +109,8 @@ template <int DIM, int VALUES, int SLOTS> struct Attend {
 			from[h] = p.rows[3 * row_of[h]], to[h] = p.rows[3 * row_of[h] + 1];
 		}
 	}
-	// page is where a position's page and its token begin, or null for one that no row sees.
+	// page returns the page of a position and the token's offset there, or null if no row sees the
+	// position.
 	DEVICE_MEMBER const u8 *place(const u8 *pages, i64 page, i64 head, i64 token, int pos) {
 		if (pos < tile.lo || pos >= tile.hi) return nullptr;
 		return pages + table[pos >> p.page_shift] * page + tile.kv_head * head + (pos & ((1 << p.page_shift) - 1)) * token;
@@ -131,7 +136,8 @@ template <int DIM, int VALUES, int SLOTS> struct Attend {
 			else *at = Vector{};
 		}
 	}
-	// split_queries splits queries of the tile, by SHARED_BY threads of which this is one.
+	// split_queries splits queries of the tile. SHARED_BY threads share the work, and this is one
+	// of them.
 	template <int SHARED_BY> DEVICE_MEMBER void split_queries(int thread) {
 #pragma unroll 8
 		for (int turn = 0; turn < QUERIES * DIM / 2 / SHARED_BY; turn++) {
@@ -141,8 +147,8 @@ template <int DIM, int VALUES, int SLOTS> struct Attend {
 			split(in_range ? in[0] : 0, in_range ? in[1] : 0, &queries[0][m][swizzled(m, c / 8)].v[c % 8 / 2], &queries[1][m][swizzled(m, c / 8)].v[c % 8 / 2]);
 		}
 	}
-	// score multiplies queries with the keys that are there. A thread has queries g and g + 8, each at positions 2t, 2t + 1,
-	// 2t + 8 and 2t + 9 of a step.
+	// score multiplies queries with the keys that have arrived. A thread has queries g and g + 8,
+	// each at positions 2t, 2t + 1, 2t + 8 and 2t + 9 of a step.
 	DEVICE_MEMBER void score(int step, float (*e)[4]) {
 		float s[2][4] = {}, rest[2][4] = {};
 #pragma unroll
@@ -172,7 +178,7 @@ template <int DIM, int VALUES, int SLOTS> struct Attend {
 		most = __builtin_fmaxf(most, exchanged(most, 1));
 		return __builtin_fmaxf(most, exchanged(most, 2));
 	}
-	// weigh makes weights of scores, and scales what was summed before.
+	// weigh converts scores to weights, and rescales the earlier sums.
 	DEVICE_MEMBER void weigh(float (*scores)[4], u32 *high, u32 *low) {
 #pragma unroll
 		for (int h = 0; h < 2; h++) {
@@ -205,8 +211,8 @@ template <int DIM, int VALUES, int SLOTS> struct Attend {
 			}
 		return all;
 	}
-	// add adds weighted values. A weight of 0 times a value that is not finite is no 0, so rows that do not see such a value's
-	// position take none of it.
+	// add adds weighted values. A weight of 0 times a value that is not finite is not 0, so rows
+	// that do not see such a value's position skip it.
 	DEVICE_MEMBER void add(int step, const u32 *high, const u32 *low) {
 		const int at = begin + step * KEYS, most = QUERIES / tile.each; // rows, some of which the tile may not have
 		const bool apart = any_of_warp(tile.count > 1 && (at + KEYS > tile.least_to || at < tile.most_from) && !finite(step));
@@ -233,13 +239,14 @@ template <int DIM, int VALUES, int SLOTS> struct Attend {
 			}
 		}
 	}
-	// start begins the part whose first position is `begin`: keys of its first step and values of SLOTS are on their way.
+	// start begins the part whose first position is `begin`: it starts copying the keys of the
+	// first step and the values of SLOTS steps.
 	DEVICE_MEMBER void start() {
 		fetch_keys(0);
 #pragma unroll 1
 		for (int step = 0; step < SLOTS; step++) fetch_values(step), copies_made();
 	}
-	// part computes the part that was started: out, top and sum.
+	// part computes the started part: out, top and sum.
 	DEVICE_MEMBER void part() {
 #pragma unroll
 		for (int n = 0; n < NT; n++) out[n][0] = out[n][1] = out[n][2] = out[n][3] = 0;
@@ -259,12 +266,13 @@ template <int DIM, int VALUES, int SLOTS> struct Attend {
 			copies_made();
 		}
 	}
-	// has reports whether query h of the thread, if it is one, sees something of the part.
+	// has reports whether query h of the thread exists and sees a position of the part.
 	DEVICE_MEMBER bool has(int h) { return head_of[h] < tile.heads && begin < to[h] && begin + PART > from[h]; }
 	DEVICE_MEMBER i64 head(int h) { return tile.kv_head * p.group + tile.head0 + head_of[h]; }
 };
 
-// attend_parts: BLOCK_X is a tile and four of its parts, BLOCK_Y its key/value head and query heads. Each warp has a part.
+// attend_parts: BLOCK_X is a tile and four of its parts, BLOCK_Y its key/value head and query
+// heads. Each warp computes one part.
 template <int DIM, int VALUES, int SLOTS> DEVICE void attend_parts(const Attention &p) {
 	const int blocks = (int)((p.most + ATTEND_WARPS - 1) / ATTEND_WARPS), first = (int)(BLOCK_X % blocks) * ATTEND_WARPS, warp = THREAD / 32;
 	u8 *slots = dynamic_shared + 2 * QUERIES * DIM * 2;
@@ -289,13 +297,13 @@ template <int DIM, int VALUES, int SLOTS> DEVICE void attend_parts(const Attenti
 	}
 }
 
-// attend_rows has a warp for each tile. It has the bits of attend_parts and attend_add: it looks for the greatest scores
-// first, and then adds the parts in ascending order.
+// attend_rows has a warp for each tile. It gives the same bits as attend_parts and attend_add: it
+// first finds the maximum scores, and then adds the parts in ascending order.
 template <int DIM, int VALUES, int SLOTS> DEVICE void attend_rows(const Attention &p) {
 	const int warp = THREAD / 32, last = (int)p.tile_count - 1, tile = (int)BLOCK_X * ATTEND_WARPS + warp;
 	u8 *slots = dynamic_shared + ATTEND_WARPS * 2 * QUERIES * DIM * 2;
 	Attend<DIM, VALUES, SLOTS> a(p, tile_of(p, tile < last ? tile : last, (int)BLOCK_Y), dynamic_shared + warp * 2 * QUERIES * DIM * 2, slots + warp * SLOTS * KEYS * VALUES * 2);
-	// The warps of a block have as many parts, which some of them see nothing of.
+	// All warps of a block loop over the same number of parts. Some see no position of a part.
 	int lo = a.tile.lo, hi = a.tile.hi;
 #pragma unroll
 	for (int i = 0; i < ATTEND_WARPS; i++) {
@@ -350,8 +358,8 @@ template <int DIM, int VALUES, int SLOTS> DEVICE void attend_rows(const Attentio
 	}
 }
 
-// attend_add has a block for each head of a row, which adds its parts: SHARES of them at a time get their factors
-// together.
+// attend_add has a block for each head of a row, which adds its parts. It computes the factors of
+// SHARES parts at a time.
 DEVICE void attend_add(const Attention &p) {
 	enum { SHARES = 256 };
 	SHARED float share[SHARES];

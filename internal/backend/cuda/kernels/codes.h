@@ -1,6 +1,7 @@
-// Products of E4M3 and MXFP4 codes in the orders of sums of the CPU's kernels for them (package qgemm): codes are
-// multiplied without their scales, which the tokens take before, or the sums of blocks or rows afterwards. Each
-// function is one lane of a row: it adds the columns of this lane to the sums of MANY tokens.
+// Products of E4M3 and MXFP4 codes in the orders of summation of the CPU's kernels for them
+// (package qgemm). Codes are multiplied without their scales. These are applied to the tokens
+// before, or to the sums of blocks or rows afterwards. Each function is one lane of a row: it adds
+// the columns of this lane to the sums of MANY tokens.
 #pragma once
 #include "weights.h"
 
@@ -19,7 +20,7 @@ DEVICE void add_products(float *sum, float a, const Tokens &t, i64 col) {
 		if (i < t.n) sum[i] = FMA(a, t.x[i * t.xs + col], sum[i]);
 }
 
-// add_nothing is what a vector that ends with zeros adds: it makes -0 of a sum 0.
+// add_nothing adds the zeros at the end of a padded vector: it turns a sum of -0 into 0.
 DEVICE void add_nothing(float *sum) {
 #pragma unroll
 	for (int i = 0; i < MANY; i++) sum[i] = FMA(0.f, 0.f, sum[i]);
@@ -30,7 +31,8 @@ DEVICE void add_scaled(float *sum, const float *part, float scale) {
 	for (int i = 0; i < MANY; i++) sum[i] = FMA(part[i], scale, sum[i]);
 }
 
-// e4m3_lane16: 64 columns at a time, first the even ones of both halves. Tokens take the scales of blocks.
+// e4m3_lane16: 64 columns at a time, even columns of both halves first. Tokens are multiplied by
+// the scales of blocks.
 DEVICE void e4m3_lane16(float *sum, const Weight &w, i64 row, const Tokens &t, i64 cols, int lane) {
 	const u8 *codes = w.data + row * w.stride;
 	for (i64 k = 0; k < cols; k += 64)
@@ -52,7 +54,7 @@ DEVICE void e4m3_lane16(float *sum, const Weight &w, i64 row, const Tokens &t, i
 		}
 }
 
-// e4m3_lane8: chunks of columns with one scale, which their sums take.
+// e4m3_lane8: chunks of columns with one scale, which multiplies their sums.
 DEVICE void e4m3_lane8(float *sum, const Weight &w, i64 row, const Tokens &t, i64 cols, int lane) {
 	const u8 *codes = w.data + row * w.stride;
 	const i64 chunk = w.block_cols >= cols || w.block_cols % 128 == 0 ? 128 : w.block_cols % 64 == 0 ? 64 : 32;
@@ -67,7 +69,7 @@ DEVICE void e4m3_lane8(float *sum, const Weight &w, i64 row, const Tokens &t, i6
 	}
 }
 
-// mxfp4_lane16: 128 columns at a time, eight neighbours of them in a lane.
+// mxfp4_lane16: 128 columns at a time. A lane has eight neighbouring ones.
 DEVICE void mxfp4_lane16(float *sum, const Weight &w, i64 row, const Tokens &t, i64 cols, int lane) {
 	const u8 *codes = w.data + row * w.stride;
 	for (i64 k = 0; k < cols; k += 128) {
@@ -86,7 +88,7 @@ DEVICE void mxfp4_lane16(float *sum, const Weight &w, i64 row, const Tokens &t, 
 	}
 }
 
-// mxfp4_lane8: two blocks at a time, of which four lanes have one each.
+// mxfp4_lane8: two blocks at a time, each in four lanes.
 DEVICE void mxfp4_lane8(float *sum, const Weight &w, i64 row, const Tokens &t, i64 cols, int lane) {
 	const u8 *codes = w.data + row * w.stride;
 	for (i64 k = 0; k < cols; k += 64) {

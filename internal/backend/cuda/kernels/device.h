@@ -1,5 +1,5 @@
-// What kernels share. One source has two targets: clang makes PTX of it for a GPU, and a library for the
-// simulated driver, where a thread of a block is a fiber.
+// Definitions for all kernels. One source has two targets: clang compiles it to PTX for a GPU, and
+// to a library for the simulated driver, where a thread of a block is a fiber.
 #pragma once
 #pragma clang fp contract(off)
 
@@ -16,7 +16,8 @@ typedef long long i64;
 #define KERNEL extern "C" __attribute__((global)) void
 #define BOUNDS(threads, blocks) __attribute__((launch_bounds(threads, blocks)))
 #define SHARED __attribute__((shared))
-// dynamic_shared is as long as the launch says, beyond the 48 KiB that SHARED arrays may have.
+// dynamic_shared has the size given by the launch. It is not limited to the 48 KiB of SHARED
+// arrays.
 extern __attribute__((shared, aligned(1024))) u8 dynamic_shared[];
 #define THREAD (int)__nvvm_read_ptx_sreg_tid_x()
 #define THREADS (int)__nvvm_read_ptx_sreg_ntid_x()
@@ -25,8 +26,9 @@ extern __attribute__((shared, aligned(1024))) u8 dynamic_shared[];
 #define BARRIER() __syncthreads()
 #define WARP_BARRIER() __nvvm_bar_warp_sync(0xffffffff)
 #define EXPORT(kernel)
-// A kernel of fast.cu may begin when all blocks of the one before it have called TRIGGER. It calls AWAIT before it touches
-// anything that another kernel writes; others are launched when those before them have ended.
+// A kernel of fast.cu may start when all blocks of the previous one have called TRIGGER. It must
+// call AWAIT before it accesses memory that another kernel writes. Other kernels start when the
+// previous ones have ended.
 #if __CUDA_ARCH__ >= 900
 #define TRIGGER() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
 #define AWAIT() asm volatile("griddepcontrol.wait;" ::: "memory")
@@ -74,7 +76,7 @@ DEVICE float divide(float a, float b) { return a / b; }
 DEVICE double divide(double a, double b) { return a / b; }
 DEVICE float root(float a) { return __builtin_sqrtf(a); }
 DEVICE double root(double a) { return __builtin_sqrt(a); }
-// A kernel's arguments are words, which EXPORT gives it their types.
+// A kernel's arguments are words. EXPORT converts them to their types.
 template <class... A, size_t... I> static void call_with(void (*f)(A...), u64 *words, std::index_sequence<I...>) { f(*(A *)(words + I)...); }
 template <class... A> static void call_with(void (*f)(A...), u64 *words) { call_with(f, words, std::index_sequence_for<A...>{}); }
 template <class... A> static constexpr int arguments_of(void (*)(A...)) { return sizeof...(A); }
@@ -97,12 +99,12 @@ DEVICE float of_bits(u32 u) { return __builtin_bit_cast(float, u); }
 DEVICE u32 bits_of(float f) { return __builtin_bit_cast(u32, f); }
 DEVICE float scalar(i64 word) { return of_bits((u32)word); }
 
-// The formats of dense values, as package cuda numbers them.
+// The formats of dense values, with the numbers of package cuda.
 enum { BF16, F16, F32 };
 
 DEVICE i64 size_of(i64 format) { return format == F32 ? 4 : 2; }
 
-// Numbers at any address.
+// Numbers at any alignment.
 DEVICE u16 load16(const u8 *p) { return ((u64)p & 1) ? (u16)(p[0] | p[1] << 8) : *(const u16 *)p; }
 DEVICE float load32(const u8 *p) {
 	if (((u64)p & 3) == 0) return *(const float *)p;
@@ -113,7 +115,7 @@ DEVICE float load(const u8 *p, i64 format) {
 	return format == BF16 ? of_bits((u32)load16(p) << 16) : from_half(load16(p));
 }
 
-// to_bfloat16 rounds to nearest, ties to even; a NaN stays one.
+// to_bfloat16 rounds to nearest, ties to even. A NaN stays a NaN.
 DEVICE u16 to_bfloat16(float f) {
 	const u32 u = bits_of(f);
 	return (u16)(f != f ? u >> 16 | 64 : (u + 0x7fff + (u >> 16 & 1)) >> 16);
@@ -124,8 +126,8 @@ DEVICE void store(u8 *p, i64 format, float f) {
 	else *(u16 *)p = format == BF16 ? to_bfloat16(f) : to_half(f);
 }
 
-// exponential has the steps of exp16 in the CPU's vector kernels. The scaling by 2^n is in two exact parts
-// but for a result below the normal numbers, which is rounded once, as scalef does.
+// exponential has the steps of exp16 in the CPU's vector kernels. It scales by 2^n in two exact
+// steps. A subnormal result is rounded once, as by scalef.
 DEVICE float exponential(float x) {
 	if (x != x) return x;
 	x = x < -105.f ? -105.f : x > 89.f ? 89.f : x;
@@ -143,8 +145,8 @@ DEVICE float exponential(float x) {
 	return q * of_bits((u32)(half + 127) << 23) * of_bits((u32)(e - half + 127) << 23);
 }
 
-// fold adds the partial sums of `lanes` neighbouring threads in halves, for eight sums at once: all
-// threads of the block call it.
+// fold adds the partial sums of `lanes` neighbouring threads in halves, for eight sums at once. All
+// threads of the block must call it.
 DEVICE void fold8(float *v, int lanes) {
 #ifdef __CUDA__
 	for (int half = lanes / 2; half > 0; half /= 2)

@@ -1,5 +1,5 @@
-// The exact kernels: every sum has the order of the CPU's kernels with as many lanes, so a result has the
-// CPU's bits. They are simple; package cuda's comment says how fast they may be.
+// The exact kernels: every sum has the order of the CPU's kernels with the same number of lanes, so
+// a result has the CPU's bits. They are simple and not tuned.
 #include "math.h"
 #include "codes.h"
 #include "recurrent.h"
@@ -10,7 +10,7 @@ KERNEL zero(u8 *p, i64 n) {
 }
 EXPORT(zero)
 
-// Halves of 16 bits, by format.
+// 16-bit floats, by format.
 struct Brain {
 	u16 bits;
 };
@@ -21,8 +21,8 @@ DEVICE float widen(float v) { return v; }
 DEVICE float widen(Brain v) { return of_bits((u32)v.bits << 16); }
 DEVICE float widen(Half v) { return from_half(v.bits); }
 
-// dense_sums adds products of columns lane, lane + lanes, … of a row to sums of so many tokens, T at most. It loads AHEAD columns
-// before it uses them.
+// dense_sums adds products of columns lane, lane + lanes, … of a row to the sums of up to T tokens.
+// It loads AHEAD columns before it uses them.
 template <int T, int AHEAD, class Number> DEVICE void dense_sums(float *sum, const Number *row, const float *x, i64 xs, int tokens, int cols, int lane, int lanes) {
 	const auto widened = [&](int k) __attribute__((always_inline)) { return widen(row[k]); };
 	int k = lane;
@@ -46,14 +46,14 @@ template <int T, int AHEAD, class Number> DEVICE void dense_sums(float *sum, con
 			if (i < tokens) sum[i] = FMA(widened(k), x[i * xs + k], sum[i]);
 }
 
-// sums_of_row is dense_sums for up to MANY tokens.
+// sums_of_row is like dense_sums, for up to MANY tokens.
 template <class Number> DEVICE void sums_of_row(float *sum, const u8 *row, const float *x, i64 xs, int tokens, i64 cols, int lane, i64 lanes) {
 	if (tokens == 1) dense_sums<1, 16>(sum, (const Number *)row, x, xs, tokens, (int)cols, lane, (int)lanes);
 	else dense_sums<MANY, 4>(sum, (const Number *)row, x, xs, tokens, (int)cols, lane, (int)lanes);
 }
 
-// linear: y[t][r] = sum over k of w[r][k]·x[t][k], plus bias[r]. `lanes` threads have a row, for eight
-// tokens at a time; lane i sums columns i, i + lanes, …
+// linear: y[t][r] = sum over k of w[r][k]·x[t][k], plus bias[r]. `lanes` threads compute a row, for
+// eight tokens at a time. Lane i sums columns i, i + lanes, …
 KERNEL BOUNDS(128, 4) linear(float *y, i64 ys, WEIGHT_ARGUMENTS, const float *x, i64 xs, const u8 *bias, i64 bias_step, i64 bias_format, i64 rows, i64 tokens, i64 cols, i64 lanes) {
 	const Weight w = WEIGHT;
 	const int lane = THREAD % (int)lanes;
@@ -81,8 +81,8 @@ KERNEL BOUNDS(128, 4) linear(float *y, i64 ys, WEIGHT_ARGUMENTS, const float *x,
 }
 EXPORT(linear)
 
-// linear_codes is linear for E4M3 and MXFP4 views from the first column on, of whole blocks of 32 columns.
-// lanes are 8 or 16.
+// linear_codes is linear for E4M3 and MXFP4 views that start at the first column and consist of
+// whole blocks of 32 columns. lanes is 8 or 16.
 KERNEL linear_codes(float *y, i64 ys, WEIGHT_ARGUMENTS, const float *x, i64 xs, const u8 *bias, i64 bias_step, i64 bias_format, i64 rows, i64 tokens, i64 cols, i64 lanes) {
 	const Weight w = WEIGHT;
 	const int lane = THREAD % (int)lanes;
@@ -116,7 +116,7 @@ KERNEL embed(float *y, i64 ys, WEIGHT_ARGUMENTS, const int *ids, i64 scale, i64 
 }
 EXPORT(embed)
 
-// norm has a block for each group of a row, of which `lanes` threads sum.
+// norm has a block for each group of a row. `lanes` threads of it sum.
 KERNEL norm(float *y, i64 ys, const float *x, i64 xs, const u8 *weight, i64 weight_format, i64 weight_each, const u8 *bias, i64 bias_format, i64 bias_each, i64 dim, i64 layer, double eps, i64 offset, i64 lanes) {
 	const i64 group = BLOCK_Y * dim;
 	const float *in = x + BLOCK_X * xs + group;
@@ -184,7 +184,7 @@ KERNEL add(float *y, i64 ys, const float *x, i64 xs, i64 scale, i64 cols) {
 }
 EXPORT(add)
 
-// gate has a thread for each number. A number of g is that of `each` columns.
+// gate has a thread for each number. A number of g applies to `each` columns.
 KERNEL gate(float *y, i64 ys, const float *g, i64 gs, const float *up, i64 us, i64 act, i64 limit, i64 each, i64 cols) {
 	const i64 c = BLOCK_X * THREADS + THREAD, r = BLOCK_Y;
 	if (c >= cols) return;
@@ -207,7 +207,7 @@ KERNEL scale(float *x, i64 xs, i64 by, i64 cap, i64 cols) {
 }
 EXPORT(scale)
 
-// The formats of pages: those of dense values, and blocks of Q8.
+// The formats of pages: dense values, and blocks of Q8.
 DEVICE float page_element(const u8 *row, i64 format, i64 c) {
 	return format == Q8 ? q8(row + c / 32 * 34, (int)(c % 32)) : load(row + c * size_of(format), format);
 }
@@ -222,8 +222,8 @@ KERNEL store_kv(u8 *pages, i64 format, i64 page_stride, i64 head_stride, i64 tok
 }
 EXPORT(store_kv)
 
-// store_blocks has a thread for each block of 32 numbers of a head, the last filled up with zeros. A block
-// with a number that is not finite becomes NaN.
+// store_blocks has a thread for each block of 32 numbers of a head. The last block is padded with
+// zeros. A block with a number that is not finite becomes NaN.
 KERNEL store_blocks(u8 *pages, i64 page_stride, i64 head_stride, i64 token_stride, const float *x, i64 xs, const int *slots, i64 page_tokens, i64 dim, i64 blocks) {
 	const i64 i = BLOCK_X * THREADS + THREAD, each = (dim + 31) / 32, r = BLOCK_Y;
 	if (i >= blocks) return;

@@ -1,11 +1,11 @@
-// The kernels of `auto`: for tensor cores, and for the bandwidth of the memory. Each element's sum has one order,
-// which shapes alone decide, and positions in attention.
+// The kernels of `auto`, for tensor cores and memory bandwidth. The order of each element's sum
+// depends only on shapes and, in attention, on positions.
 #include "alone.h"
 #include "attention.h"
 #include "products.h"
 #include "wide.h"
 
-// Three blocks of few, or two of others, run on a multiprocessor at a time.
+// Three blocks of few, or two of other kernels, run on a multiprocessor at a time.
 #define PRODUCTS(name, blocks, body)                                             \
 	KERNEL BOUNDS(32 * WARPS, blocks) name(const Products p) { body(p); } \
 	EXPORT_STRUCT(name, Products)
@@ -35,7 +35,7 @@ PRODUCTS(wide_64, 2, wide<64 COMMA 64>)
 ALONE(alone_plain, false)
 ALONE(alone_gated, true)
 
-// round_rows makes the bfloat16 rows of many.
+// round_rows makes the bfloat16 rows for many.
 KERNEL round_rows(u16 *y, const float *x, i64 xs, i64 cols) {
 	const i64 c = BLOCK_X * THREADS + THREAD, stride = (cols + 7) / 8 * 8;
 	DEPEND();
@@ -52,7 +52,8 @@ ATTENTION(attend_parts_256, attend_parts<256 COMMA 256 COMMA 2>)
 ATTENTION(attend_rows, attend_rows<128 COMMA 128 COMMA 2>)
 ATTENTION(attend_sum, attend_add)
 
-// sum_of_block adds a number of all threads; all of them get the sum. Warps are added in ascending order.
+// sum_of_block adds one number of each thread. All threads get the sum. Warps are added in
+// ascending order.
 DEVICE float sum_of_block(float v) {
 	SHARED float warps[32];
 	for (int mask = 16; mask > 0; mask /= 2) v = v + exchanged(v, mask);
@@ -64,11 +65,12 @@ DEVICE float sum_of_block(float v) {
 	return sum;
 }
 
-// HELD are the numbers of a row that a thread of add_norm holds in registers.
+// HELD is the number of values of a row that a thread of add_norm holds in registers.
 enum { HELD = 8 };
 
-// add_norm has a block for each group of a row of x. With `added`, x first becomes x + scale·added. A thread has every
-// THREADS-th number. It loads HELD of them before it uses the first; longer groups are read again by each pass.
+// add_norm has a block for each group of a row of x. With `added`, x first becomes x + scale·added.
+// A thread processes every THREADS-th number. It loads HELD of them before it uses the first one.
+// Each pass reads longer groups again.
 KERNEL BOUNDS(1024, 1) add_norm(float *y, i64 ys, float *x, i64 xs, const float *added, i64 added_stride, i64 scale, const u8 *weight, i64 weight_format, i64 weight_each, const u8 *bias, i64 bias_format, i64 bias_each, i64 dim, i64 layer, double eps, i64 offset) {
 	const int group = (int)(BLOCK_Y * dim), n = (int)dim, turn = HELD * THREADS;
 	float *in = x + BLOCK_X * xs + group, *out = y + BLOCK_X * ys + group;
@@ -120,8 +122,9 @@ KERNEL BOUNDS(1024, 1) add_norm(float *y, i64 ys, float *x, i64 xs, const float 
 }
 EXPORT(add_norm)
 
-// RopeStore are the operands of rope_store: up to two matrices whose heads it rotates, and pages that take the second
-// one as keys, and values. Without heads there is no matrix, and without pages nothing is stored.
+// RopeStore has the operands of rope_store: up to two matrices whose heads it rotates, and pages.
+// It stores the second matrix as keys, and the values. A matrix without heads is absent, and
+// without pages nothing is stored.
 struct RopeStore {
 	float *x[2];
 	i64 stride[2], heads[2];
@@ -139,8 +142,8 @@ struct RopeStore {
 	i64 page_tokens, format;
 };
 
-// rope_store has a block row for each row, and a thread for each rotated pair, for each channel that is not rotated
-// and for each value. It has the bits of rope and store_kv.
+// rope_store has a row of blocks for each row, and a thread for each rotated pair, for each channel
+// that is not rotated, and for each value. Its results have the bits of rope and store_kv.
 KERNEL rope_store(const RopeStore p) {
 	const int row = (int)BLOCK_Y, dim = (int)p.dim, half = (int)p.half, each = dim - half, n0 = (int)p.heads[0] * each, n1 = n0 + (int)p.heads[1] * each;
 	int i = (int)BLOCK_X * THREADS + THREAD;

@@ -34,9 +34,9 @@ DEVICE float gated(float g, float c1, float c3) {
 	return divide(g, 1.f + exponential(0.f - u));
 }
 
-// accurate_exponential is exp in double precision within an ulp or two, and 0 where it is below the normal
-// numbers. It has the steps of AccurateExp in package vector. 2^n is in two parts, as it may be beyond the range where the
-// result is not.
+// accurate_exponential is exp in double precision within an ulp or two. It returns 0 if the result
+// is subnormal. It has the steps of AccurateExp in package vector. It applies 2^n in two parts,
+// because 2^n may be out of range even if the result is not.
 DEVICE double accurate_exponential(double x) {
 	if (x != x) return x;
 	if (x > 709.7827) return (double)INFINITE;
@@ -87,7 +87,7 @@ DEVICE double accurate_log1p(double y) {
 	return FMA64((double)n, 0.6931471803691238, log + FMA64((double)n, 1.9082149292705877e-10, rest));
 }
 
-// The activations, as package meta numbers them.
+// The activations, with the numbers of package meta.
 enum { NONE, SILU, GELU, GELU_TANH, RELU, TANH, SIGMOID, CLAMPED, RELU2, EXP_REST, CLAMP = 11, SOFTPLUS, EXP };
 
 // softplus is ln(1 + exp(x)).

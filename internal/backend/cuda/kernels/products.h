@@ -1,6 +1,6 @@
-// Products for `auto`: activations are rounded to bfloat16, and so are weights in other formats, for the tensor
-// cores. An element's sum has an order that only the width of the weight decides, so a token has the same bits
-// alone and in any batch.
+// Products for `auto`: activations, and weights in other formats, are rounded to bfloat16 for the
+// tensor cores. The order of an element's sum depends only on the width of the weight, so a token
+// has the same bits alone and in any batch.
 #pragma once
 #include "math.h"
 #include "warp.h"
@@ -15,8 +15,9 @@ struct Part {
 	i64 bias_step, bias_format, rows;
 };
 
-// Products are up to three products of the same activations, [tokens][cols], whose weights have one format. With an
-// activation, the second one's results are multiplied by that of the first one's, into gated.
+// Products are up to three products of the same activations, [tokens][cols], whose weights have one
+// format. With an activation, `gated` gets the results of the second one times the activation of
+// those of the first one.
 struct Products {
 	Part part[3];
 	const float *x;
@@ -26,8 +27,8 @@ struct Products {
 	const u16 *rounded; // x in bfloat16, in rows of cols rounded up to 8, for many
 };
 
-// Codes are a stored row of codes and its scales. Its fields go to functions one by one: the address of a struct would
-// put it into local memory, which all threads of all blocks then write.
+// Codes are a stored row of codes and its scales. Functions take its fields one by one: the address
+// of a struct would move it to local memory, which all threads of all blocks would then write.
 struct Codes {
 	const u8 *row, *scales;
 	int format, scale_format, block_cols;
@@ -38,7 +39,7 @@ DEVICE Codes codes_of(const Weight &w, i64 row) {
 	return {w.data + row * w.stride, scales, (int)w.format, (int)w.scale_format, (int)w.block_cols};
 }
 
-// eight_codes returns n of eight neighbours of a row from a column on in bfloat16, and zeros.
+// eight_codes returns n of eight neighbouring elements of a row in bfloat16, followed by zeros.
 APART Vector eight_codes(const u8 *p, const u8 *scales, int format, int scale_format, int block_cols, i64 col, int n) {
 	float v[8] = {};
 	if (n == 8 && col % 8 == 0) {
@@ -79,7 +80,8 @@ APART Vector eight_codes(const u8 *p, const u8 *scales, int format, int scale_fo
 	return {pack(v[0], v[1]), pack(v[2], v[3]), pack(v[4], v[5]), pack(v[6], v[7])};
 }
 
-// eight returns eight neighbours of a row in bfloat16 from column k of the view on, zeros beyond the last.
+// eight returns eight neighbouring elements of a row in bfloat16, from column k of the view, with
+// zeros beyond the last one.
 template <bool CODED> DEVICE Vector eight(const Codes &w, i64 first, i64 k, i64 cols) {
 	if (k >= cols) return Vector{};
 	const int n = cols - k < 8 ? (int)(cols - k) : 8;
@@ -93,7 +95,7 @@ template <bool CODED> DEVICE Vector eight(const Codes &w, i64 first, i64 k, i64 
 	return out;
 }
 
-// eight_rounded returns eight activations, zeros from column `cols` on; x is that of column k.
+// eight_rounded returns eight activations, with zeros from column `cols`. x points to column k.
 DEVICE Vector eight_rounded(const float *x, i64 k, i64 cols) {
 	Vector out = {};
 	if (k + 8 <= cols && ((u64)x & 15) == 0) {
@@ -136,11 +138,12 @@ DEVICE int part_at(const Products &p, i64 *block, int rows) {
 // WARPS are those of a block. A warp takes TURN columns in turn, in STEPS steps of 32.
 enum { WARPS = 8, STEPS = 4, TURN = 32 * STEPS };
 
-// few has a block for 16·MT rows and 8·NT tokens. Its warps share the columns in turn: warp i takes columns 128·i to
-// 128·i + 127 of each 1024, and their sums are added in the order of the warps. The columns of a thread are
-// neighbours in memory, and not in the tile, which changes nothing as weights and activations have the same order.
-// UNROLL steps are loaded while those before them are multiplied. GATED blocks have half as many rows, of two weights.
-// With more than eight tokens, activations are rounded already.
+// few has a block for 16·MT rows and 8·NT tokens. Its warps divide the columns: warp i takes
+// columns 128·i to 128·i + 127 of each 1024. Their sums are added in the order of the warps. The
+// columns of a thread are neighbours in memory but not in the tile. That does not change results,
+// because weights and activations have the same order. UNROLL steps are loaded while the previous
+// ones are multiplied. GATED blocks have half as many rows, of two weights. With more than eight
+// tokens, activations have been rounded before.
 template <int MT, int NT, int UNROLL, bool CODED, bool GATED> DEVICE void few(const Products &p) {
 	enum { ROWS = 16 * MT / (GATED ? 2 : 1) };
 	i64 block = BLOCK_X;
@@ -255,8 +258,8 @@ template <int MT, int NT, int UNROLL, bool CODED, bool GATED> DEVICE void few(co
 	}
 }
 
-// many has a block for BM tokens and BN rows, as WM x WN tiles of its warps. It reads 32 columns at a time, STAGES of
-// which are on their way or in use, and adds them in ascending order.
+// many has a block for BM tokens and BN rows, as WM x WN tiles of its warps. It reads 32 columns at
+// a time and adds them in ascending order. STAGES of these steps are being copied or in use.
 template <int BM, int BN, bool CODED> DEVICE void many(const Products &p) {
 	enum { STAGES = 3, CHUNKS = 4, WM = 2, WN = 4, MT = BM / WM / 16, NT = BN / WN / 8 };
 	SHARED Vector tiles[STAGES][BM + BN][CHUNKS];

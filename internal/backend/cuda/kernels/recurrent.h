@@ -1,11 +1,11 @@
-// Layers with a state for each sequence, in the order of sums of the CPU's kernels. A thread goes through the tokens
-// of a sequence for one channel, or one column of a head's state, which no other thread touches. States of recurrences
-// are in shared memory meanwhile.
+// Layers with a state for each sequence, in the order of sums of the CPU's kernels. A thread
+// processes the tokens of a sequence for one channel, or for one column of a head's state, which no
+// other thread accesses. Meanwhile the states of recurrences are in shared memory.
 #pragma once
 #include "math.h"
 
-// A Span is the rows of one sequence: `rows` from `first` on. from and to are slots of states, or -1; after `save_after`
-// rows, if not 0, the state is copied to slot `save` too.
+// A Span is the rows of one sequence: `rows` rows from `first`. from and to are slots of states, or
+// -1. If `save_after` is not 0, the state after that many rows is also copied to slot `save`.
 struct Span {
 	int first, rows, from, to, save_after, save;
 };
@@ -18,14 +18,15 @@ struct Conv {
 	i64 stride, channels, kernel;
 };
 
-// conv_input sets *v to token t of a span, which may be in the state before its first; false for a zero.
+// conv_input sets *v to token t of a span, or to an input in the state if t is before the span. It
+// returns false for a zero.
 DEVICE bool conv_input(const Conv &o, const Span &s, i64 t, float *v) {
 	if (t >= 0) *v = o.x[(s.first + t) * o.xs];
 	else if (s.from >= 0) *v = o.memory[s.from * o.stride + (o.kernel - 1 + t) * o.channels];
 	return t >= 0 || s.from >= 0;
 }
 
-// conv_keep writes the last inputs of n tokens to a slot, which may be the one that is read.
+// conv_keep writes the last inputs of n tokens to a slot. It may be the slot that is read.
 DEVICE void conv_keep(const Conv &o, const Span &s, i64 n, i64 slot) {
 	for (i64 r = 0; r + 1 < o.kernel; r++) {
 		float v = 0;
@@ -51,14 +52,15 @@ KERNEL short_conv(float *y, i64 ys, const float *x, i64 xs, const u8 *weight, i6
 }
 EXPORT(short_conv)
 
-// A Column is one of a head's state of some rows. It lies in shared memory beside those of the block's other threads
-// while its thread goes through the tokens of a span.
+// A Column is one column of a head's state. It is in shared memory, next to the columns of the
+// block's other threads, while its thread processes the tokens of a span.
 struct Column {
 	float *at;
 	i64 step, rows;
 };
 
-// column_begin reads what a column is before the first token of a span. memory is the column of the first slot.
+// column_begin reads the column's value before the first token of a span. memory is the column of
+// the first slot.
 DEVICE void column_begin(const Column &c, const float *memory, i64 stride, const Span &s, i64 step) {
 	const float *from = memory + s.from * stride;
 #pragma unroll 16
@@ -72,7 +74,8 @@ DEVICE void column_keep(const Column &c, float *memory, i64 stride, i64 slot, i6
 	for (i64 i = 0; i < c.rows; i++) to[i * step] = c.at[i * c.step];
 }
 
-// column_read returns the sum of a column with k. If fades are there, they multiply its numbers before.
+// column_read returns the dot product of a column with k. If fades is not null, it first multiplies
+// the column by fades.
 DEVICE float column_read(const Column &c, const float *k, const float *fades) {
 	float sum = 0;
 	if (fades)
@@ -83,7 +86,7 @@ DEVICE float column_read(const Column &c, const float *k, const float *fades) {
 	return sum;
 }
 
-// column_step adds k times change to a column, which decays, and returns its sum with q.
+// column_step decays a column, adds k times change to it, and returns its dot product with q.
 DEVICE float column_step(const Column &c, const float *k, const float *q, float change, float decay) {
 	float sum = 0;
 #pragma unroll 8
@@ -95,13 +98,13 @@ DEVICE float column_step(const Column &c, const float *k, const float *q, float 
 	return sum;
 }
 
-// decay_rate is exp(a_log), which a_log may be the negative of.
+// decay_rate is exp(a_log). If rates is set, a_log holds the negative of that value already.
 DEVICE double decay_rate(const u8 *a_log, i64 format, i64 i, i64 rates) {
 	const double a = load(a_log + i * size_of(format), format);
 	return rates ? -a : accurate_exponential(a);
 }
 
-// A Decay is what the decays of a head are made of.
+// A Decay has the inputs of a head's decays.
 struct Decay {
 	double rate;
 	const u8 *bias;
@@ -109,15 +112,15 @@ struct Decay {
 	double floor; // 0 for none
 };
 
-// decay_of is the decay of number i of the bias.
+// decay_of is the decay for number i of the bias.
 DEVICE float decay_of(const Decay &d, float a, i64 i) {
 	const double at = (double)a + (double)load(d.bias + i * size_of(d.format), d.format);
 	if (d.floor != 0) return (float)accurate_exponential(d.floor * divide(1.0, 1.0 + accurate_exponential(-(d.rate * at))));
 	return (float)accurate_exponential(-d.rate * softplus(at));
 }
 
-// shorten sets by to what a key and a query are multiplied by: their lengths become 1 and scale. The whole block calls
-// it. Each `lanes` threads have all sums.
+// shorten sets by to the factors of a key and a query that make their lengths 1 and scale. All
+// threads of the block must call it. Each `lanes` threads have all sums.
 DEVICE void shorten(float *by, const float *k, const float *q, i64 dim, double scale, int lanes) {
 	float sum[8] = {};
 	for (i64 i = THREAD % lanes; i < dim; i += lanes) {
@@ -129,8 +132,8 @@ DEVICE void shorten(float *by, const float *k, const float *q, i64 dim, double s
 	by[1] = (float)divide(scale, root((double)sum[1] + 1e-6));
 }
 
-// delta_rule has blocks of a warp for the columns of a head, `parts` of them, each of up to `columns`. With by_channel each
-// row of a state has a decay of its own.
+// delta_rule has one-warp blocks for the columns of a head: `parts` blocks of up to `columns`
+// columns each. With by_channel each row of a state has its own decay.
 KERNEL delta_rule(float *y, i64 ys, const float *q, i64 qs, const float *k, i64 ks, const float *v, i64 vs, const float *a, i64 as, const float *b, i64 bs,
                   const u8 *a_log, i64 a_log_format, const u8 *dt_bias, i64 dt_format, float *memory, i64 stride, const Span *spans,
                   i64 key_heads, i64 value_heads, i64 key_dim, i64 value_dim, i64 rates, i64 tiled, i64 by_channel, i64 floor, i64 most, i64 columns, i64 parts, i64 lanes) {
@@ -166,7 +169,8 @@ KERNEL delta_rule(float *y, i64 ys, const float *q, i64 qs, const float *k, i64 
 }
 EXPORT(delta_rule)
 
-// state_space has blocks of a warp for the columns of a head, `parts` of them, each of up to `columns`.
+// state_space has one-warp blocks for the columns of a head: `parts` blocks of up to `columns`
+// columns each.
 KERNEL state_space(float *y, i64 ys, const float *x, i64 xs, const float *b, i64 bs, const float *c, i64 cs, const float *dt, i64 dts,
                    const u8 *a_log, i64 a_log_format, const u8 *dt_bias, i64 dt_format, const u8 *d, i64 d_format, float *memory, i64 stride, const Span *spans,
                    i64 heads, i64 groups, i64 head_dim, i64 state_dim, i64 step_min, i64 step_max, i64 rates, i64 columns, i64 parts) {
@@ -201,7 +205,8 @@ KERNEL state_space(float *y, i64 ys, const float *x, i64 xs, const float *b, i64
 }
 EXPORT(state_space)
 
-// scan_keep copies the states of a block's channels to a slot, n numbers each. All threads call it.
+// scan_keep copies the states of a block's channels to a slot, n numbers each. All threads must
+// call it.
 DEVICE void scan_keep(float *to, const float *state, i64 channels, i64 n, i64 pitch) {
 	BARRIER();
 	for (i64 i = THREAD; i < channels * n; i += THREADS) to[i] = state[i / n * pitch + i % n];

@@ -1,6 +1,7 @@
-// What the threads of a warp do together: products of tiles on the tensor cores, shuffles, and copies to shared
-// memory that run beside. The simulated driver has them as loops over the fibers of a block, so all threads of a
-// block call them, equally often. Its sums have another order than a GPU's, so results differ in the last bits.
+// Operations that the threads of a warp execute together: products of tiles on the tensor cores,
+// shuffles, and asynchronous copies to shared memory. The simulated driver implements them as loops
+// over the fibers of a block, so all threads of a block must call them equally often. It adds in
+// another order than a GPU, so results differ in the last bits.
 #pragma once
 #include "device.h"
 
@@ -8,8 +9,8 @@ struct alignas(16) Vector {
 	u32 v[4];
 };
 
-// chosen is one of three operands of a kernel. The compiler sees values, of which it cannot make one load from an
-// address that it would have to compute.
+// chosen returns one of three operands of a kernel. It uses values, so that the compiler cannot
+// merge the loads into one from a computed address.
 template <class T> DEVICE T chosen(int i, T a, T b, T c) {
 #ifdef __CUDA__
 	asm("" : "+l"(a));
@@ -32,25 +33,26 @@ DEVICE void load_tiles(u32 *r, const void *row) {
 	const u32 at = (u32)(u64)(__attribute__((address_space(3))) const void *)row;
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
-// load_turned is load_tiles with each tile transposed.
+// load_turned is like load_tiles, with each tile transposed.
 DEVICE void load_turned(u32 *r, const void *row) {
 	const u32 at = (u32)(u64)(__attribute__((address_space(3))) const void *)row;
 	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
-// copy_beside starts a copy of 16 bytes to shared memory; copies_made ends a group of them, and copies_wait waits
-// until at most n groups are under way.
+// copy_beside starts an asynchronous copy of 16 bytes to shared memory. copies_made ends a group of
+// copies, and copies_wait waits until at most n groups are in flight.
 DEVICE void copy_beside(void *to, const void *from) {
 	const u32 at = (u32)(u64)(__attribute__((address_space(3))) void *)to;
 	asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
 }
-// copy_once is copy_beside for a weight, which no other block reads. Its neighbours follow soon.
+// copy_once is like copy_beside, for a weight that no other block reads. Its neighbours will be
+// read soon.
 DEVICE void copy_once(void *to, const void *from) {
 	const u32 at = (u32)(u64)(__attribute__((address_space(3))) void *)to;
 	asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
 }
 DEVICE void copies_made() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
-// load_once reads 16 bytes of a weight, which no other block reads. Its neighbours follow soon.
+// load_once reads 16 bytes of a weight that no other block reads. Its neighbours will be read soon.
 DEVICE Vector load_once(const void *p) {
 	Vector r;
 	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.v[0]), "=r"(r.v[1]), "=r"(r.v[2]), "=r"(r.v[3]) : "l"(p));
@@ -60,7 +62,7 @@ DEVICE Vector load_once(const void *p) {
 DEVICE void copies_seen() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 DEVICE float exponential2(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 #else
-// Operands lie in two places in turn, so that one barrier does for each exchange.
+// Operands alternate between two buffers, so that one barrier suffices for each exchange.
 static thread_local u32 sim_operands[2][6][1024];
 static thread_local const u16 *sim_rows[2][1024];
 static thread_local u8 sim_turns[1024];

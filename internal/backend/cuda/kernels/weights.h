@@ -5,13 +5,14 @@
 // The formats after those of device.h.
 enum { Q8 = 3, Q4, Q4_K, Q6_K, E4M3, MXFP4 };
 
-// A Weight is a view of a stored matrix: element (r, k) of the logical matrix is in stored row
-// row + r·step and column col + k, or the other way round where transposed.
+// A Weight is a view of a stored matrix. Element (r, k) of the logical matrix is in stored row row
+// + r·step and column col + k, or the other way round if transposed.
 struct Weight {
 	const u8 *data;
 	i64 format, stride; // of a stored row in bytes
 	i64 row, col, step, transposed;
-	// E4M3 and MXFP4 have a scale for each block of block_rows × block_cols; scale_stride are those of a row of blocks.
+	// E4M3 and MXFP4 have a scale for each block of block_rows × block_cols. scale_stride is the
+	// stride of a row of blocks.
 	const u8 *scales;
 	i64 scale_format, scale_stride, block_rows, block_cols;
 };
@@ -81,6 +82,6 @@ DEVICE float element(const Weight &w, i64 r, i64 k) {
 	return stored_element(w, w.row + (w.transposed ? k : r * w.step), w.col + (w.transposed ? r * w.step : k));
 }
 
-// WEIGHT are the arguments of a kernel that make a Weight.
+// WEIGHT lists the arguments of a kernel that make a Weight.
 #define WEIGHT_ARGUMENTS const u8 *data, i64 format, i64 stride, i64 row, i64 col, i64 step, i64 transposed, const u8 *scales, i64 scale_format, i64 scale_stride, i64 block_rows, i64 block_cols
 #define WEIGHT {data, format, stride, row, col, step, transposed, scales, scale_format, scale_stride, block_rows, block_cols}

@@ -1,22 +1,24 @@
-// Products of wide tiles on the tensor cores of capability 9.0, which read both operands from shared memory.
+// Products of wide tiles on the tensor cores of compute capability 9.0, which read both operands
+// from shared memory.
 #pragma once
 #include "products.h"
 
-// A Line has 64 columns of a tile in bfloat16, as eight chunks. Line i of a tile has chunk j at j ^ i % 8, so that
-// neighbouring lines lie in other banks. Tiles begin at multiples of 1,024 bytes.
+// A Line has 64 columns of a tile in bfloat16, as eight chunks. Line i of a tile stores chunk j at
+// j ^ i % 8, so that neighbouring lines use different banks. Tiles begin at multiples of 1,024
+// bytes.
 typedef Vector Line[8];
 
 #if !defined(__CUDA__) || __CUDA_ARCH__ >= 900
 #ifdef __CUDA__
-// described is what the tensor cores know of a tile: its address, 1,024 bytes from eight lines to the next eight, and
-// lines of 128 bytes in that order of chunks.
+// described is the descriptor of a tile for the tensor cores: its address, a stride of 1,024 bytes
+// between groups of eight lines, and lines of 128 bytes in that order of chunks.
 DEVICE u64 described(const Line *tile) {
 	const u32 at = (u32)(u64)(__attribute__((address_space(3))) const void *)tile;
 	return (u64)(at >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
 #define STEP(shape, sums, a, b) "wgmma.mma_async.sync.aligned." shape ".f32.bf16.bf16 {" sums "}, " a ", " b ", 1, 1, 1, 0, 0;\n"
-// A step multiplies 16 columns; the next ones are 32 bytes behind, two units of a description.
+// A step multiplies 16 columns. The next ones are 32 bytes further, two units of a descriptor.
 #define STEPS_OF(shape, sums, a, b)                                                                                       \
 	"{\n.reg .b64 x, y;\nwgmma.fence.sync.aligned;\n" STEP(shape, sums, a, b) "add.s64 x, " a ", 2;\nadd.s64 y, " b ", 2;\n"   \
 	STEP(shape, sums, "x", "y") "add.s64 x, " a ", 4;\nadd.s64 y, " b ", 4;\n" STEP(shape, sums, "x", "y")                      \
@@ -28,9 +30,9 @@ DEVICE u64 described(const Line *tile) {
 #define SUM16(i) SUM4(i), SUM4(i + 4), SUM4(i + 8), SUM4(i + 12)
 #define SUM64(i) SUM16(i), SUM16(i + 16), SUM16(i + 32), SUM16(i + 48)
 
-// multiply_wide begins to add a [64][64] · b [N][64]ᵀ to c. The four warps of a warpgroup call it together; wide_wait waits
-// until at most n of their products are under way. Element i of c is that of line 16·warp + lane/4 + 8·(i/2%2) of a and
-// of line 8·(i/4) + 2·(lane%4) + i%2 of b.
+// multiply_wide starts adding a [64][64] · b [N][64]ᵀ to c. The four warps of a warpgroup call it
+// together. wide_wait waits until at most n of their products are in flight. Element i of c belongs
+// to line 16·warp + lane/4 + 8·(i/2%2) of a and to line 8·(i/4) + 2·(lane%4) + i%2 of b.
 template <int N> DEVICE void multiply_wide(float *c, const Line *a, const Line *b) {
 	static_assert(N == 32 || N == 128 || N == 256, "lines of b");
 	const u64 one = described(a), two = described(b);
@@ -51,11 +53,12 @@ template <int N> DEVICE void multiply_wide(float *c, const Line *a, const Line *
 template <int N> DEVICE void wide_wait() {}
 #endif
 
-// wide has a block for BM tokens and BN rows of weights in bfloat16, whose chunks of eight are aligned. Blocks of the same rows
-// follow one another, so that weights are read once. Two warpgroups share
-// the tokens if there are 128, otherwise the rows. A stage has 64 columns. Products of one stage run while the next
-// one's begin, so a stage is filled again one step after its last use. An element's sum takes columns in ascending order,
-// 16 at a time, whatever the tile.
+// wide has a block for BM tokens and BN rows of bfloat16 weights, whose chunks of eight are
+// aligned. Blocks of the same rows run one after the other, so that weights are read once. Two
+// warpgroups share the tokens if there are 128, and otherwise the rows. A stage has 64 columns. The
+// products of one stage run while those of the next one start, so a stage is filled again one step
+// after its last use. An element's sum adds columns in ascending order, 16 at a time, for all
+// tiles.
 template <int BM, int BN> DEVICE void wide(const Products &p) {
 	enum { STAGES = 4, GROUPS = BM / 64, N = GROUPS == 2 ? BN : BN / 2, LINES = 32 * WARPS / 8 };
 	static_assert(BM % LINES == 0 && BN % LINES == 0, "lines of a thread");
@@ -66,7 +69,7 @@ template <int BM, int BN> DEVICE void wide(const Products &p) {
 	const int line0 = THREAD / 8, chunk = THREAD % 8, swizzled = chunk ^ (line0 & 7);
 	const i64 token_bytes = 2 * p.cols, row_bytes = o.w.step * o.w.stride;
 	const u8 *from_tokens = (const u8 *)p.rounded + 16 * chunk, *from_rows = o.w.data + o.w.row * o.w.stride + 2 * o.w.col + 16 * chunk;
-	// Lines beyond the last are the last one here: their sums are not stored.
+	// Lines beyond the last one read the last line: their sums are not stored.
 	const auto fetch = [&](int step) __attribute__((always_inline)) {
 		if (step < steps) {
 			Line *to = tiles[step % STAGES];
