@@ -12,8 +12,8 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// Module has parameters under names, in an order that does not change. A bare *tensor.Parameter is
-// a Module. The dynamic type must be comparable; use a pointer.
+// Module has named parameters, in an order that does not change. A bare *tensor.Parameter is a
+// Module. The dynamic type must be comparable; use a pointer.
 type Module = tensor.Module
 
 // Preparable is an argument of [Accelerator.Prepare]: a [Module]; a *data.Loader of any batch; the
@@ -26,8 +26,8 @@ type DataLoader interface {
 	Prepare(data.PrepareOptions) error
 }
 
-// Accelerator runs one rank's part of a training loop. It belongs to the goroutine of
-// its rank.
+// Accelerator runs one rank's part of a training loop. It must be used only by the goroutine of its
+// rank.
 type Accelerator struct {
 	cfg       Config
 	rank      *rank.Rank
@@ -35,10 +35,10 @@ type Accelerator struct {
 	precision tensor.Precision
 	project   ProjectConfiguration
 	trigger   bool
-	walk      error // that ended a loop over BatchesOf
+	walk      error // the error that ended a loop over BatchesOf
 	base      *slog.Logger
 	logger    *slog.Logger
-	trackers  []track.Tracker // of the main process
+	trackers  []track.Tracker // on the main process only
 }
 
 // New makes the accelerator of one rank. It fails if accumulation or the folder is configured twice, a number is
@@ -96,9 +96,10 @@ func New(c Config) (*Accelerator, error) {
 func (a *Accelerator) Device() string { return "cpu" }
 
 // Prepare adapts modules, loaders, optimizers and schedulers to the world, in place. With several
-// ranks, modules get rank 0's trainable weights and buffers; all ranks must prepare the same modules in the
-// same order. A scheduler follows the optimizers that were prepared before it or in the same call.
-// Prepare fails on any other argument, and on one that is prepared already.
+// ranks, modules get rank 0's trainable weights and buffers. All ranks must prepare the same
+// modules in the same order. A scheduler follows the optimizers that were prepared before it or in
+// the same call. Prepare returns an error for any other argument, and for one that is prepared
+// already.
 func (a *Accelerator) Prepare(things ...Preparable) error {
 	all := make([]any, len(things))
 	for i, x := range things {
@@ -127,7 +128,8 @@ func (a *Accelerator) Clear() { a.FreeMemory() }
 // (data.Options.Global) follow [Accelerator.SetSeed].
 func (a *Accelerator) Generator() *rng.Generator { return a.rank.Generator }
 
-// SetSeed restarts Generator with seed; with deviceSpecific each rank adds its number to it.
+// SetSeed restarts Generator with seed. If deviceSpecific is set, each rank adds its number to the
+// seed.
 func (a *Accelerator) SetSeed(seed uint64, deviceSpecific bool) {
 	if deviceSpecific {
 		seed += uint64(a.rank.Comm.Rank())

@@ -7,9 +7,10 @@ import (
 )
 
 // Accumulate runs fn, which makes one forward and backward pass over one batch and then steps the
-// optimizer and the scheduler. Before the last batch of an accumulation window those steps do
-// nothing, and gradients of modules are not averaged over the ranks. An accumulation window ends after
-// Steps batches, or with the active loader: the prepared loader that was begun last and has not ended.
+// optimizer and the scheduler. Before the last batch of an accumulation window those steps have no
+// effect, and gradients of modules are not averaged over the ranks. An accumulation window ends
+// after Steps batches, or with the active loader: the prepared loader that began last and has not
+// ended.
 func (a *Accelerator) Accumulate(ctx context.Context, fn func(context.Context) error, modules ...Module) error {
 	return a.rank.Accumulate(ctx, fn, modules...)
 }
@@ -47,20 +48,21 @@ func (a *Accelerator) GradientAccumulationSteps() int { return a.rank.Rule.Steps
 // continues: a window ends where the number of batches since the loader's start is a multiple of n.
 func (a *Accelerator) SetGradientAccumulationSteps(n int) error { return a.rank.SetSteps(n) }
 
-// Backward computes the gradients of loss divided by the number of batches in an accumulation window,
-// and adds them to the parameters' gradients. If this batch ends the window, Backward then averages
-// over the ranks the gradients of the prepared modules that loss depends on. A window that the loader's
-// end cuts short is divided by Steps too, as in Accelerate, unless [Corrections].ShortWindow is set.
+// Backward computes the gradients of loss divided by the number of batches in an accumulation
+// window, and adds them to the parameters' gradients. If this batch ends the window, Backward then
+// averages over the ranks the gradients of the prepared modules that loss depends on. As in
+// Accelerate, it divides by Steps even if the loader's end cuts the window short, unless
+// [Corrections].ShortWindow is set.
 func (a *Accelerator) Backward(ctx context.Context, loss *tensor.Tensor) error {
 	return a.rank.Backward(ctx, loss)
 }
 
 // JoinUnevenInputs runs f, a loop in which ranks may have different numbers of batches. A rank that
-// has finished takes part in the others' backward passes with zeros. The mean is over all ranks. In
-// the end it gets the weights of a rank that ran longest. All ranks must call it, and call no
+// has finished joins the others' backward passes with zeros. Means are over all ranks. At the end
+// each rank gets the weights of a rank that ran longest. All ranks must call it, and must call no
 // collective operation in f except Backward.
 //
-// Accelerate does nothing here on a CPU; this is what it does on GPUs. Use it with
+// Accelerate does nothing here on a CPU. Heft does what Accelerate does on GPUs. Use it with
 // DataLoaderConfig.EvenBatches set to false: even batches need no joining.
 func (a *Accelerator) JoinUnevenInputs(ctx context.Context, f func(context.Context) error) error {
 	return a.rank.Join(ctx, f)

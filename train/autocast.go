@@ -24,7 +24,7 @@ func (c *Config) mixedPrecision() (tensor.Precision, error) {
 	return tensor.Float32, fmt.Errorf("train: mixed precision: got %q, want no, bf16 or fp16", c.MixedPrecision)
 }
 
-// prepareScaler makes the scaler that float16 needs.
+// prepareScaler makes the scaler that float16 needs, if there is none.
 func (a *Accelerator) prepareScaler() error {
 	var err error
 	if a.precision == tensor.Float16 && a.cfg.Scaler == nil {
@@ -45,11 +45,11 @@ func (a *Accelerator) MixedPrecision() string {
 // Precision returns the precision of products under [Accelerator.Autocast].
 func (a *Accelerator) Precision() tensor.Precision { return a.precision }
 
-// Scaler returns Config.Scaler, or the one that float16 made, or nil.
+// Scaler returns Config.Scaler, or the default scaler for float16, or nil.
 func (a *Accelerator) Scaler() *optim.Scaler { return a.cfg.Scaler }
 
 // NewTape makes a tape whose products are in [Accelerator.Precision], unless o.Autocast sets
-// another one.
+// another precision.
 func (a *Accelerator) NewTape(o tensor.Options) *tensor.Tape {
 	if o.Autocast == tensor.Float32 {
 		o.Autocast = a.precision
@@ -57,7 +57,7 @@ func (a *Accelerator) NewTape(o tensor.Options) *tensor.Tape {
 	return tensor.NewTape(o)
 }
 
-// Autocast runs f with tp's products in [Accelerator.Precision]. It is for tapes that NewTape did
+// Autocast runs f with tp's products in [Accelerator.Precision]. Use it for tapes that NewTape did
 // not make. tensor.Tape.Autocast with tensor.Float32 turns it off temporarily.
 func (a *Accelerator) Autocast(tp *tensor.Tape, f func() error) error {
 	var err error

@@ -9,11 +9,11 @@ import (
 // ErrOutOfMemory tells [FindExecutableBatchSize] to try a smaller batch. It may be wrapped.
 var ErrOutOfMemory = errors.New("train: out of memory")
 
-// ErrNoBatchSize says that not even a batch of one sample fits.
+// ErrNoBatchSize is returned if not even a batch of one sample fits.
 var ErrNoBatchSize = errors.New("train: no executable batch size found, reached zero")
 
-// FindExecutableBatchSize calls f with start. As long as f is out of memory ([ErrOutOfMemory], or
-// the system's ENOMEM), it calls f again with the result of reduce. A nil reduce takes nine tenths,
+// FindExecutableBatchSize calls f with start. While f runs out of memory ([ErrOutOfMemory], or the
+// system's ENOMEM), it calls f again with the result of reduce. A nil reduce takes nine tenths,
 // rounded down. Any other error ends the search.
 func FindExecutableBatchSize(ctx context.Context, start int, f func(ctx context.Context, batchSize int) error, reduce func(int) int) error {
 	if reduce == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// Booster trains a model with a [Plugin], as Colossal-AI's Booster does. It divides no loss and
-// counts no batches: accumulate by dividing the loss, and step where a window ends.
+// Booster trains a model with a [Plugin], as Colossal-AI's Booster does. It neither divides the
+// loss nor counts batches. To accumulate, divide the loss, and step at the end of a window.
 //
 //	plugin := &train.TorchDDPPlugin{World: world}
 //	booster, err := train.NewBooster(plugin)
@@ -32,7 +32,7 @@ import (
 //		}
 //	}
 //
-// It belongs to the goroutine of its rank.
+// A Booster must be used only by the goroutine of its rank.
 type Booster struct {
 	plugin Plugin
 	acc    *Accelerator
@@ -56,11 +56,11 @@ func NewBooster(plugin Plugin) (*Booster, error) {
 	return &Booster{plugin: plugin, acc: acc, fresh: how.fresh}, err
 }
 
-// Boost prepares what a loop needs and returns it: the model with rank 0's weights, the optimizer
-// that steps with the plugin, the criterion, the loader and the scheduler. Any but the model may be
-// nil. Only the optimizer is another value afterwards; use it instead of the one given. The loader
-// is not split: use the plugin's PrepareDataLoader. The scheduler continues to move once per call.
-// All ranks must call Boost together.
+// Boost prepares the objects of a loop and returns them: the model with rank 0's weights, the
+// optimizer that steps with the plugin, the criterion, the loader and the scheduler. All except the
+// model may be nil. Only the optimizer is a new value; use it instead of the one given. Boost does
+// not split the loader: use the plugin's PrepareDataLoader. The scheduler still moves once per
+// call. All ranks must call Boost together.
 func (b *Booster) Boost(model Module, opt optim.Optimizer, criterion any, loader DataLoader, sched optim.Scheduler) (Module, optim.Optimizer, any, DataLoader, optim.Scheduler, error) {
 	err := b.acc.Prepare(model)
 	if err == nil {
@@ -76,8 +76,8 @@ func (b *Booster) Boost(model Module, opt optim.Optimizer, criterion any, loader
 }
 
 // Backward adds the gradients of loss to those of the parameters, and averages them over the ranks,
-// except within [Booster.NoSync]. opt is the optimizer that Boost returned. With a [GeminiPlugin]
-// that does not accumulate, the gradients replace those of the pass before.
+// except within [Booster.NoSync]. opt must be the optimizer that Boost returned. With a
+// [GeminiPlugin] that does not accumulate, the gradients replace those of the previous pass.
 func (b *Booster) Backward(ctx context.Context, loss *tensor.Tensor, opt optim.Optimizer) error {
 	if b.fresh && opt != nil {
 		opt.ZeroGrad()
@@ -110,9 +110,9 @@ func (b *Booster) SaveModel(ctx context.Context, model Module, dir string, shard
 	return SaveModel(ctx, b.acc, model, dir, o)
 }
 
-// LoadModel reads the weights of a folder of SaveModel, in one file or in shards, into model. The
-// names, shapes and float32 must be those of model. On error it changes nothing, unless a file
-// becomes unreadable while it is read. All ranks must call it.
+// LoadModel reads the weights in a folder of SaveModel, one file or shards, into model. Names,
+// shapes and the dtype float32 must be those of model. On error model is unchanged, unless a file
+// becomes unreadable during reading. All ranks must call it.
 func (b *Booster) LoadModel(ctx context.Context, model Module, dir string) error {
 	arrays, skip := runstate.Readable(b.acc.rank, checkpoint.Arrays(model, false))
 	others := map[string]bool{}
@@ -127,9 +127,9 @@ func (b *Booster) LoadModel(ctx context.Context, model Module, dir string) error
 	return wrap("load model", err)
 }
 
-// SaveOptimizer writes the state of an optimizer into dir: whole, by rank 0, or with shard each
-// rank's part. A whole state can be loaded by any number of ranks with any plugin, parts only by as
-// many ranks with the same plugin. All ranks must call it.
+// SaveOptimizer writes the state of an optimizer into dir: the whole state, by rank 0, or with
+// shard each rank's part. A whole state can be loaded by any number of ranks with any plugin. Parts
+// can only be loaded by the same number of ranks with the same plugin. All ranks must call it.
 func (b *Booster) SaveOptimizer(ctx context.Context, opt optim.Optimizer, dir string, shard bool) error {
 	o := rank.Unwrapped(opt)
 	s, split := o.(*sharded.Optimizer)

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/train/optim"
 )
 
-// optimizerMark is the file of an optimizer's folder that says how many parts it has.
+// optimizerMark is the file of an optimizer's folder with the number of its parts.
 const optimizerMark = "optimizer_index.json"
 
 type optimizerInfo struct {
@@ -22,7 +22,7 @@ func shardFile(rank int) string { return fmt.Sprintf("optimizer_rank_%d.safetens
 
 func joined(dir, name string) string { return filepath.Join(dir, name) }
 
-// shardOnly is a sharded optimizer whose state is that of its own parts.
+// shardOnly is a sharded optimizer whose state is only that of its own parts.
 type shardOnly struct{ *sharded.Optimizer }
 
 func (s shardOnly) State() optim.OptimizerState { return s.ShardState() }

@@ -13,7 +13,7 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// Event is the kind of a [Moment].
+// Event is the kind of event of a [Moment].
 type Event string
 
 // The events of a run, in the order of their first occurrence.
@@ -21,7 +21,7 @@ const (
 	TrainBegin Event = "train_begin"
 	EpochBegin Event = "epoch_begin"
 	StepStart  Event = "step_start"
-	SubstepEnd Event = "substep_end" // of Updates: the end of a batch that is not its window's last
+	SubstepEnd Event = "substep_end" // for Updates: the end of a batch that is not its window's last
 	StepEnd    Event = "step_end"
 	LogEvent   Event = "log"
 	Evaluated  Event = "evaluate"
@@ -41,14 +41,14 @@ type Moment struct {
 	Result *StepResult
 	// Logs are the values about to be logged, for LogEvent.
 	Logs track.Values
-	// Metrics are the evaluation's, for Evaluated.
+	// Metrics are those of the evaluation, for Evaluated.
 	Metrics map[string]float64
-	// Folder is the checkpoint's, for Saved.
+	// Folder is the folder of the checkpoint, for Saved.
 	Folder string
 }
 
 // Control holds requests of callbacks. All ranks must make the same requests. The trainer clears
-// requests for one step once it has fulfilled them.
+// one-time requests once it has fulfilled them.
 type Control struct {
 	StopTraining bool `json:"should_training_stop"`
 	StopEpoch    bool `json:"should_epoch_stop"`
@@ -57,12 +57,12 @@ type Control struct {
 	Log          bool `json:"should_log"`
 }
 
-// Callback is called for the events of a run, on every rank. Its error ends the run.
+// Callback is called for the events of a run, on every rank. If it returns an error, the run ends.
 type Callback interface {
 	On(ctx context.Context, m *Moment) error
 }
 
-// CallbackFunc makes a function a Callback.
+// CallbackFunc is a function as a Callback.
 type CallbackFunc func(ctx context.Context, m *Moment) error
 
 // On calls f.

@@ -66,8 +66,8 @@ type GradientAccumulation struct {
 	SyncWithDataloader *bool
 	// SyncEachBatch averages gradients over the ranks after every backward pass instead of once per
 	// window. The steps are the same up to rounding; the traffic is higher. With
-	// [TorchDDPPlugin].ShareMemory ranks then have one copy of the gradients of a window, else each has its own.
-	// [Windows] ignores it.
+	// [TorchDDPPlugin].ShareMemory the ranks then share one copy of a window's gradients; otherwise
+	// each has its own. [Windows] ignores it.
 	SyncEachBatch bool
 }
 

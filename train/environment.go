@@ -32,12 +32,12 @@ type Transport interface {
 	Fail(err error)
 }
 
-// NewWorld makes a world of a transport of one's own. The context bounds what Prepare waits for.
+// NewWorld makes a world of a custom transport. The context limits how long Prepare waits.
 func NewWorld(ctx context.Context, t Transport) *World {
 	return &World{comm: collective.Over(t), ctx: ctx, local: t.Rank()}
 }
 
-// ErrNoEnvironment says that no launcher's variables are set.
+// ErrNoEnvironment is returned if no launcher's variables are set.
 var ErrNoEnvironment = errors.New("train: RANK and WORLD_SIZE are not set: start the program with train launch or torchrun")
 
 // FromEnvironment joins the world that a launcher describes, one process for each rank:
@@ -52,9 +52,9 @@ var ErrNoEnvironment = errors.New("train: RANK and WORLD_SIZE are not set: start
 //
 // Without any of them the world has one rank.
 //
-// It returns when all ranks are connected, and fails after five minutes. A process without the token
-// is refused and the wait continues; a rank of another build or another world ends it. Both are
-// named by their address. Close the world at the end:
+// It returns when all ranks are connected, and fails after five minutes. It rejects a process
+// without the token and continues to wait. A rank of another build or another world ends the wait
+// with an error. Both are named by their address. Close the world at the end:
 //
 //	world, err := train.FromEnvironment(ctx)
 //	if err != nil {
@@ -68,12 +68,12 @@ func FromEnvironment(ctx context.Context) (*World, error) {
 	return LaunchFromTorch(ctx)
 }
 
-// Launched returns the number of ranks of the world that [FromEnvironment] joins, and how many of them are on this
-// machine, as the launcher's variables say; 0 and 0 without a launcher, and for a step of srun or mpirun with one
-// task, such as a shell.
+// Launched returns the number of ranks of the world that [FromEnvironment] joins, and how many of
+// them are on this machine, according to the launcher's variables. It returns 0 and 0 without a
+// launcher, and for a step of srun or mpirun with one task, such as a shell.
 func Launched() (ranks, here int, err error) { return launched(os.Getenv) }
 
-// LaunchFromTorch is [FromEnvironment], but returns [ErrNoEnvironment] where that makes a world of
+// LaunchFromTorch is like [FromEnvironment], but returns [ErrNoEnvironment] instead of a world of
 // one rank.
 func LaunchFromTorch(ctx context.Context) (*World, error) {
 	launcher := launcherOf(os.Getenv)
@@ -98,7 +98,7 @@ func LaunchFromTorch(ctx context.Context) (*World, error) {
 	return w, nil
 }
 
-// overTCP joins the ranks that meet at MASTER_ADDR.
+// overTCP joins the ranks that connect to MASTER_ADDR.
 func overTCP(ctx context.Context, cancel context.CancelCauseFunc, program string, launcher launcher) (*World, error) {
 	get := os.Getenv
 	if launcher == slurmLauncher {
@@ -141,7 +141,7 @@ func overMPI(ctx context.Context, cancel context.CancelCauseFunc, program string
 	return w, nil
 }
 
-// worldOf is the world of a link that is left by closing it.
+// worldOf returns the world of a link. Closing the link leaves the world.
 func worldOf(ctx context.Context, cancel context.CancelCauseFunc, l interface {
 	collective.Link
 	Close(err error)

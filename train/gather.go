@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/train/internal/nested"
 )
 
-// Array is a tensor without a tape, a struct of
+// Array is a tensor without a tape, with the fields
 //
 //	Data  []float32 // in row-major order
 //	Shape []int     // empty for a single number
@@ -72,7 +72,7 @@ func PadAcrossProcesses[T any](ctx context.Context, a *Accelerator, x T, o PadOp
 	return out, wrap("pad across processes", err)
 }
 
-// Reduction says how to combine the ranks' numbers.
+// Reduction determines how to combine the ranks' numbers.
 type Reduction string
 
 // The reductions. ReduceNone sums, as in Accelerate.

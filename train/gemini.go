@@ -13,36 +13,37 @@ import (
 )
 
 // GeminiPlugin averages the gradients of each backward pass, splits them and the optimizer's state
-// between the ranks, and drops the gradients after each step by itself, as Colossal-AI's Gemini
-// does. There is no [Booster.NoSync]. Weights are whole on each rank.
+// between the ranks, and drops the gradients after each step, as Colossal-AI's Gemini does.
+// [Booster.NoSync] is not supported. Each rank has the whole weights.
 //
-// With a MemoryLimit or a static placement, the trainable weights, their gradients and the optimizer's
-// state are in chunks that move between memory and a scratch file in Dir. A chunk is a weight, its
-// gradient, or up to 16 MiB of an array of the optimizer. The same holds for a model that was loaded
-// with model.OffloadParameters, without any field of this plugin: its limit and its scratch file then
-// are those of all three. The steps are bitwise those of training in memory.
+// With a MemoryLimit or a static placement, the trainable weights, their gradients and the
+// optimizer's state are in chunks that move between memory and a scratch file in Dir. A chunk is a
+// weight, its gradient, or up to 16 MiB of an array of the optimizer. The same holds, without
+// setting any field of this plugin, for a model that was loaded with model.OffloadParameters: its
+// limit and its scratch file then serve all three. The steps are bitwise those of training in
+// memory.
 //
-// A pass over a train/model brings in one unit at a time with its gradients; the operations of a tape
-// keep the weights that they use until Backward. A step brings in one weight with its gradient, and one
-// chunk of each array of its state. If a chunk cannot be written or read, as on a full disk, the pass or
-// the step fails and nothing is lost: call Step again when there is room, and it continues. Do not call
-// ZeroGrad before.
+// A pass over a train/model loads one unit at a time with its gradients. Operations of a tape keep
+// the weights that they use until Backward. A step loads one weight with its gradient, and one
+// chunk of each array of its state. If a chunk cannot be written or read, as on a full disk, the
+// pass or the step fails and nothing is lost: call Step again once there is room, and it continues.
+// Do not call ZeroGrad before that.
 //
-// The limit counts neither activations nor, with several ranks, one bucket of gradients (25 MiB, or the
-// largest weight). It is exceeded if one unit or step needs more: the largest weight twice, and a chunk
-// of each state array.
+// The limit includes neither activations nor, with several ranks, one bucket of gradients (25 MiB,
+// or the largest weight). It is exceeded if one unit or step needs more: the largest weight twice,
+// and a chunk of each state array.
 type GeminiPlugin struct {
 	// World is this rank's place. Nil is a world of one rank.
 	World *World
 	// EnableGradientAccumulation adds the averaged gradients of several passes. Otherwise the
 	// gradients of a pass replace those of the pass before.
 	EnableGradientAccumulation bool
-	// MaxNorm limits the norm of all gradients before a step. 0 does not.
+	// MaxNorm limits the norm of all gradients before a step. 0 means no limit.
 	MaxNorm float64
 
-	// PlacementPolicy is "auto" (also for "") or "static", as Colossal-AI's placement_policy. With auto the
-	// chunks that are expected to be used last leave memory when others need room. With static a fixed part
-	// stays in memory, whatever is used.
+	// PlacementPolicy is "auto" (also for "") or "static", as Colossal-AI's placement_policy. With
+	// auto, the chunks expected to be used last leave memory first when others need room. With
+	// static, a fixed part stays in memory regardless of use.
 	PlacementPolicy string
 	// OffloadParamFrac is the part of the weights and their gradients that is on disk between uses, from 0
 	// to 1, as Colossal-AI's offload_param_frac. It needs the static policy.
@@ -50,18 +51,20 @@ type GeminiPlugin struct {
 	// OffloadOptimFrac is the part of the optimizer's state that is on disk between uses, from 0 to 1, as
 	// Colossal-AI's offload_optim_frac. It needs the static policy.
 	OffloadOptimFrac float64
-	// ShardParamFrac must be 0: Colossal-AI's shard_param_frac splits weights between ranks, and here each rank
-	// has them whole. MemoryLimit and OffloadParamFrac bound the memory that they take.
+	// ShardParamFrac must be 0. Colossal-AI's shard_param_frac splits weights between ranks, but
+	// here each rank has whole weights. MemoryLimit and OffloadParamFrac limit their memory.
 	ShardParamFrac float64
-	// MemoryLimit is the most bytes of this rank's weights, gradients and optimizer state in memory. 0 means
-	// no limit of the plugin's own. With the static policy it bounds the chunks that do not stay, too; 0
-	// then sends these to disk after each use.
+	// MemoryLimit is the maximum bytes of this rank's weights, gradients and optimizer state in
+	// memory. 0 means that the plugin sets no limit. With the static policy it also limits the
+	// chunks that do not stay in memory; 0 then moves these to disk after each use.
 	MemoryLimit int64
-	// Dir is the folder of the scratch file, which takes about what memory does not hold of weights, gradients
-	// and optimizer state. "" is the system's folder for temporary files. Files that killed processes have
-	// left there are removed. A model of model.OffloadParameters has its own.
+	// Dir is the folder of the scratch file, which holds roughly the weights, gradients and
+	// optimizer state that memory does not. "" means the system's folder for temporary files. Files
+	// that killed processes have left there are removed. A model of model.OffloadParameters has its
+	// own scratch file.
 	Dir string
-	// MaxDisk is the most bytes of the scratch file. A write beyond fails as on a full disk. 0 means no limit.
+	// MaxDisk is the maximum size of the scratch file in bytes. A write beyond it fails as on a
+	// full disk. 0 means no limit.
 	MaxDisk int64
 
 	strategy *gemini.Strategy
@@ -83,7 +86,7 @@ type GeminiStats struct {
 	Held, Peak    int64 // in memory now, and at most
 	Read, Written int64 // from and to the scratch file
 	Ahead         int64 // of Read, before a chunk was needed
-	Used, Hit     int64 // of chunks that were acquired, and of this in memory by then
+	Used, Hit     int64 // of acquired chunks, and the part of it already in memory
 }
 
 // Stats returns the counters. They are zero if nothing leaves memory.
@@ -100,9 +103,9 @@ func (p *GeminiPlugin) Stats() (sum GeminiStats) {
 	return sum
 }
 
-// Close removes the plugin's scratch file and frees its memory, and with them the weights that were in
-// memory when they were prepared: save them before. It does nothing to a model of
-// model.OffloadParameters, which has a Close of its own.
+// Close removes the plugin's scratch file and frees its memory, including the weights that were in
+// memory when they were prepared: save them before. It does not affect a model of
+// model.OffloadParameters, which has its own Close.
 func (p *GeminiPlugin) Close() error {
 	if p.strategy != nil {
 		p.strategy.Close()

@@ -16,12 +16,12 @@ import (
 type GRPO struct {
 	// Beta weights the divergence from a reference model. 0 needs no reference.
 	Beta float64
-	// Epsilon limits how far the probability of a token moves from that under the policy that generated
-	// it: from 1-Epsilon to 1+EpsilonHigh times as probable. An EpsilonHigh of 0 is Epsilon.
+	// Epsilon limits the change of a token's probability relative to the policy that generated it:
+	// to factors from 1-Epsilon to 1+EpsilonHigh. If EpsilonHigh is 0, it is Epsilon.
 	Epsilon, EpsilonHigh float64
-	// LossType says how tokens are averaged: grpo (over each completion, then over completions), bnpo
-	// (over the tokens of a batch), dr_grpo (MaxCompletion tokens for each completion) or dapo (over the
-	// tokens of a step). Empty means dapo.
+	// LossType determines how tokens are averaged: grpo (over each completion, then over
+	// completions), bnpo (over the tokens of a batch), dr_grpo (MaxCompletion tokens for each
+	// completion) or dapo (over the tokens of a step). Empty means dapo.
 	LossType string
 	// MaxCompletion is the limit of tokens of a completion, which dr_grpo divides by.
 	MaxCompletion int
@@ -35,7 +35,7 @@ func (o GRPO) config() preference.GRPO {
 		MaxCompletion: o.MaxCompletion, Scale: cmp.Or(o.ScaleRewards, "group")}
 }
 
-// Check reports invalid settings.
+// Check returns an error for invalid settings.
 func (o GRPO) Check() error {
 	if err := o.config().Check(); err != nil {
 		return fmt.Errorf("train: GRPO: %w", err)
@@ -43,20 +43,20 @@ func (o GRPO) Check() error {
 	return nil
 }
 
-// Metrics are the names of the values that [GRPOLoss] measures: kl with a reference, the entropy of the
-// distributions that tokens are drawn from if the losses have it, and the fractions of
-// tokens whose probability moved beyond a limit: clip_ratio/low_mean, high_mean and region_mean.
+// Metrics returns the names of the values that [GRPOLoss] measures: kl if there is a reference, the
+// entropy of the distributions that tokens are drawn from if the losses have it, and the fractions
+// of tokens whose probability moved beyond a limit: clip_ratio/low_mean, high_mean and region_mean.
 func (o GRPO) Metrics() []string { return slices.Clone(preference.GRPOMetrics) }
 
-// Advantages returns the advantage of each completion from the rewards of groups of completions of one
-// prompt. all are the rewards of the groups of all ranks, which ScaleRewards batch needs. A reward of NaN
-// does not count, and its completion has the advantage 0.
+// Advantages returns the advantage of each completion from the rewards of groups of completions of
+// one prompt. all are the rewards of the groups of all ranks, which ScaleRewards "batch" needs. A
+// reward of NaN does not count, and its completion has the advantage 0.
 func (o GRPO) Advantages(groups [][]float64, all []float64) [][]float64 {
 	return o.config().Advantages(groups, all)
 }
 
-// Items counts what the loss of a batch is summed over, for TrainerConfig.Items: tokens of completions with
-// dapo, else completions.
+// Items returns the number of items that the loss of a batch is summed over, for
+// TrainerConfig.Items: tokens of completions for dapo, and otherwise completions.
 func (o GRPO) Items(b data.TokenBatch) int {
 	tokens := 0
 	for _, l := range b.Labels {
@@ -68,8 +68,9 @@ func (o GRPO) Items(b data.TokenBatch) int {
 }
 
 // GRPOLosses are the losses of the tokens of a batch, [rows columns], from model.Model.Loss with
-// [tensor.None]: of the model that is trained, of the one that generated the completions, and of the
-// reference. Old is nil if Policy has the weights that generated. Reference is nil without a Beta.
+// [tensor.None]: under the trained model, under the one that generated the completions, and under
+// the reference. Old is nil if Policy has the weights that generated the completions. Reference is
+// nil without a Beta.
 type GRPOLosses struct {
 	Policy    *tensor.Tensor
 	Old       []float32
@@ -78,9 +79,9 @@ type GRPOLosses struct {
 	Entropies []float32
 }
 
-// GRPOLoss puts the loss of a batch of completions on a tape, summed over o.Items(b). The labels of b are
-// those of completions, and advantages has one for each row. Values that the loss measures go to meter,
-// which may be nil.
+// GRPOLoss records the loss of a batch of completions on a tape, summed over o.Items(b). The labels
+// of b must be those of completions. advantages has one entry per row. Values that the loss
+// measures are added to meter, which may be nil.
 func GRPOLoss(tp *tensor.Tape, o GRPO, b data.TokenBatch, advantages []float64, losses GRPOLosses, meter *Meter) (*tensor.Tensor, error) {
 	if err := tp.Err(); err != nil {
 		return nil, err
@@ -94,6 +95,6 @@ func GRPOLoss(tp *tensor.Tape, o GRPO, b data.TokenBatch, advantages []float64, 
 	return lossOf(tp, losses.Policy, r, meter)
 }
 
-// RewardMoments returns the mean and the standard deviation of rewards, without those that are NaN, as
-// advantages use them.
+// RewardMoments returns the mean and the standard deviation of rewards without NaN, as advantages
+// use them.
 func RewardMoments(rewards []float64) (mean, deviation float64) { return preference.Moments(rewards) }

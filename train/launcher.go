@@ -8,18 +8,18 @@ import (
 	"github.com/heftai/heft/internal/collective/mpi"
 )
 
-// launcher is what started the processes of a world.
+// launcher is the program that started the processes of a world.
 type launcher int
 
 const (
 	noLauncher    launcher = iota
-	torchLauncher          // torchrun, train launch, or variables by hand
+	torchLauncher          // torchrun, train launch, or manually set variables
 	mpiLauncher
 	slurmLauncher
 )
 
-// launcherOf finds the launcher by its variables. Those of torchrun say the most. A step of srun is
-// joined over MPI only in builds that have it.
+// launcherOf determines the launcher from its variables. Those of torchrun take precedence. A step
+// of srun is joined over MPI only in builds with MPI.
 func launcherOf(get func(string) string) launcher {
 	step := get("SLURM_PROCID") != "" && get("SLURM_STEP_NUM_TASKS") != ""
 	switch {
@@ -33,7 +33,7 @@ func launcherOf(get func(string) string) launcher {
 	return noLauncher
 }
 
-// launched is [Launched] by the variables that get reads.
+// launched implements [Launched] with the variables that get returns.
 func launched(get func(string) string) (ranks, here int, err error) {
 	size, local := "WORLD_SIZE", "LOCAL_WORLD_SIZE"
 	switch launcherOf(get) {
@@ -62,8 +62,8 @@ func launched(get func(string) string) (ranks, here int, err error) {
 	return ranks, here, nil
 }
 
-// slurm returns torchrun's variables as srun's say them. Those that are set stay. A batch script has no
-// SLURM_STEP_NUM_TASKS, so that it is not taken for a rank.
+// slurm translates srun's variables to torchrun's. Variables that are set take precedence. A batch
+// script has no SLURM_STEP_NUM_TASKS, so it is not mistaken for a rank.
 func slurm(get func(string) string) func(string) string {
 	return func(name string) string {
 		if value := get(name); value != "" {
@@ -83,7 +83,7 @@ func slurm(get func(string) string) func(string) string {
 			return firstHost(get("SLURM_STEP_NODELIST"))
 		case "MASTER_PORT":
 			if job, err := strconv.ParseUint(get("SLURM_JOB_ID"), 10, 64); err == nil {
-				return strconv.FormatUint(15000+job%20000, 10) // jobs that share a node have ports of their own
+				return strconv.FormatUint(15000+job%20000, 10) // jobs that share a node have different ports
 			}
 		}
 		return ""

@@ -10,8 +10,8 @@ import (
 	"github.com/heftai/heft/train/internal/nested"
 )
 
-// GatherForMetrics is [Gather] that cuts, at the end of the active loader, the samples that were
-// repeated to fill its last batch. A list whose elements are not arrays is gathered as by
+// GatherForMetrics is like [Gather]. At the end of the active loader it also removes the samples
+// that were repeated to fill the last batch. A list whose elements are not arrays is gathered as by
 // [GatherObject] and cut by the number of objects; it must have one object per sample.
 //
 // If cutting fails, Accelerate hides the error and returns the padding as well, and so does

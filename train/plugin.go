@@ -11,9 +11,10 @@ import (
 	"github.com/heftai/heft/train/internal/sharded"
 )
 
-// Plugin says how the ranks of a [World] share the work of training: a [TorchDDPPlugin], a
+// Plugin determines how the ranks of a [World] share the work of training: a [TorchDDPPlugin], a
 // [LowLevelZeroPlugin] or a [GeminiPlugin]. With the same batches all three give the same weights.
-// Use one with a [Booster], or as [Config].Plugin of an [Accelerator]. A Plugin belongs to one rank.
+// Use one with a [Booster], or as [Config].Plugin of an [Accelerator]. A Plugin belongs to one
+// rank.
 type Plugin interface {
 	// PrepareDataLoader splits a loader between the ranks, in place. Batches go to the ranks in turn.
 	PrepareDataLoader(l DataLoader) error
@@ -24,14 +25,14 @@ type Plugin interface {
 	sharing() (sharing, error)
 }
 
-// sharing is what a plugin sets up.
+// sharing is the result of setting up a plugin.
 type sharing struct {
-	strategy replicas.Strategy // nil: replicated
-	options  *sharded.Options  // nil: optimizers are not split
-	fresh    bool              // each backward pass replaces the gradients of the one before
+	strategy replicas.Strategy // nil means replicated
+	options  *sharded.Options  // nil means that optimizers are not split
+	fresh    bool              // each backward pass replaces the previous gradients
 }
 
-// checkNil fails if p is a nil pointer. Its methods would panic.
+// checkNil returns an error if p is a nil pointer, whose methods would panic.
 func checkNil(p Plugin) error {
 	if v := reflect.ValueOf(p); v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Errorf("train: the plugin is a nil %T", p)
@@ -52,7 +53,7 @@ func (c *Config) sharing() (sharing, error) {
 	return c.Plugin.sharing()
 }
 
-// ErrNoSync is the error of a plugin that averages the gradients of each backward pass.
+// ErrNoSync is returned by plugins that average the gradients of each backward pass.
 var ErrNoSync = replicas.ErrNoSync
 
 // TorchDDPPlugin keeps the whole model, its gradients and the optimizer's state on every rank, and
@@ -60,12 +61,13 @@ var ErrNoSync = replicas.ErrNoSync
 type TorchDDPPlugin struct {
 	// World is this rank's place. Nil is a world of one rank.
 	World *World
-	// ShareMemory makes ranks of one process, as [Launch] starts them, share one copy of the trainable
-	// weights, of the averaged gradients and of the optimizer's state: n ranks take the memory of one,
-	// and that of gradients that accumulate on each rank. Weights are bitwise those without it. After a
-	// backward pass that averages, a parameter has its gradient on one rank only, so clip with the
-	// [Accelerator]; the optimizer must be one of package optim; weights change in its steps only, and
-	// Join and LocalSGD do not work. Ranks of several processes ignore it.
+	// ShareMemory makes ranks of one process, as started by [Launch], share one copy of the
+	// trainable weights, of the averaged gradients and of the optimizer's state. n ranks then use
+	// the memory of one, plus that of gradients that accumulate on each rank. Weights are bitwise
+	// the same as without it. After a backward pass that averages, a parameter has its gradient on
+	// one rank only, so clip with the [Accelerator]. The optimizer must be one of package optim.
+	// Weights may change only in its steps. Join and LocalSGD do not work. Ranks in different
+	// processes ignore ShareMemory.
 	ShareMemory bool
 }
 
@@ -95,7 +97,7 @@ type LowLevelZeroPlugin struct {
 	// Stage is 1 (also for 0) or 2. Stage 1 keeps the gradients of a rank between passes, so that
 	// [Booster.NoSync] works. Stage 2 averages the gradients of each pass and then drops them.
 	Stage int
-	// MaxNorm limits the norm of all gradients before a step. 0 does not.
+	// MaxNorm limits the norm of all gradients before a step. 0 means no limit.
 	MaxNorm float64
 	// CPUOffload has no effect, as in Colossal-AI without a GPU: the optimizer's state is always in the
 	// host's memory. [GeminiPlugin] moves it to the disk.
@@ -131,5 +133,5 @@ func splitLoader(w *World, l DataLoader) error {
 	return wrap("prepare data loader", l.Prepare(data.PrepareOptions{Comm: loaderComm{w.transport()}}))
 }
 
-// loaderComm is what loaders need of a world.
+// loaderComm is the communication that loaders need from a world.
 type loaderComm struct{ collective.Comm }

@@ -12,9 +12,9 @@ import (
 
 // Preference is an objective of preference tuning: [DPO], [ORPO] or [KTO].
 type Preference interface {
-	// Check reports invalid settings.
+	// Check returns an error for invalid settings.
 	Check() error
-	// Metrics are the names of the values that Loss measures.
+	// Metrics returns the names of the values that Loss measures.
 	Metrics() []string
 	// NeedsReference reports whether Loss compares with a reference model.
 	NeedsReference() bool
@@ -48,7 +48,7 @@ func (o DPO) config() preference.DPO {
 	return preference.DPO{Beta: o.Beta, Loss: o.Type, Smoothing: o.LabelSmoothing, ReferenceFree: o.ReferenceFree}
 }
 
-// Check reports invalid settings.
+// Check returns an error for invalid settings.
 func (o DPO) Check() error {
 	if err := o.config().Check(); err != nil {
 		return fmt.Errorf("train: DPO: %w", err)
@@ -56,9 +56,9 @@ func (o DPO) Check() error {
 	return nil
 }
 
-// Metrics are rewards/chosen, rewards/rejected, rewards/accuracies, rewards/margins, logps/chosen and
-// logps/rejected, as TRL logs them, and with the other metrics of [TokenLosses], entropy, logits/chosen,
-// logits/rejected and mean_token_accuracy.
+// Metrics returns rewards/chosen, rewards/rejected, rewards/accuracies, rewards/margins,
+// logps/chosen and logps/rejected, as TRL logs them. The other metrics of [TokenLosses] add
+// entropy, logits/chosen, logits/rejected and mean_token_accuracy.
 func (o DPO) Metrics() []string { return preference.DPOMetrics }
 
 // NeedsReference returns true unless ReferenceFree is set.
@@ -72,7 +72,7 @@ type ORPO struct {
 	Beta float64
 }
 
-// Check reports invalid settings.
+// Check returns an error for invalid settings.
 func (o ORPO) Check() error {
 	if err := preference.ORPO(o).Check(); err != nil {
 		return fmt.Errorf("train: ORPO: %w", err)
@@ -80,8 +80,8 @@ func (o ORPO) Check() error {
 	return nil
 }
 
-// Metrics are those of [DPO] that need losses alone, with nll_loss, log_odds_ratio and log_odds_chosen. Log-probabilities are
-// means over tokens.
+// Metrics returns those of [DPO] that need only losses, and nll_loss, log_odds_ratio and
+// log_odds_chosen. Log-probabilities are means over tokens.
 func (o ORPO) Metrics() []string {
 	return append(slices.Clone(preference.PairMetrics), "nll_loss", "log_odds_ratio", "log_odds_chosen")
 }
@@ -101,7 +101,7 @@ type KTO struct {
 	DesirableWeight, UndesirableWeight float64
 }
 
-// Check reports invalid settings.
+// Check returns an error for invalid settings.
 func (o KTO) Check() error {
 	if err := o.config().Check(); err != nil {
 		return fmt.Errorf("train: KTO: %w", err)
@@ -113,16 +113,17 @@ func (o KTO) config() preference.KTO {
 	return preference.KTO{Beta: o.Beta, Desirable: o.DesirableWeight, Undesirable: o.UndesirableWeight}
 }
 
-// Metrics are rewards/chosen, rewards/rejected, rewards/margins, logps/chosen, logps/rejected and kl,
-// as TRL logs them, and with the other metrics of [TokenLosses], entropy, logits/chosen and logits/rejected.
+// Metrics returns rewards/chosen, rewards/rejected, rewards/margins, logps/chosen, logps/rejected
+// and kl, as TRL logs them. The other metrics of [TokenLosses] add entropy, logits/chosen and
+// logits/rejected.
 func (o KTO) Metrics() []string { return preference.KTOMetrics }
 
 // NeedsReference returns true.
 func (o KTO) NeedsReference() bool { return true }
 func (o KTO) objective() objective { return o.config() }
 
-// PreferenceLabels returns the labels whose losses [PreferenceLoss] needs of the policy: those of the
-// completions and, for [ORPO], of the prompts of chosen ones. The reference needs b.Labels.
+// PreferenceLabels returns the labels whose losses [PreferenceLoss] needs from the policy: those of
+// the completions and, for [ORPO], of the prompts of chosen ones. The reference needs b.Labels.
 func PreferenceLabels(p Preference, b data.ComparisonBatch) []int32 {
 	if _, ok := p.(ORPO); !ok {
 		return b.Labels
@@ -137,7 +138,7 @@ func PreferenceLabels(p Preference, b data.ComparisonBatch) []int32 {
 }
 
 // TokenLosses are the losses of the tokens of a batch, [rows columns], from model.Model.Loss with
-// [tensor.None]: of the model that is trained, and of the reference. Reference is nil without one.
+// [tensor.None]: of the trained model, and of the reference. Reference is nil if there is none.
 type TokenLosses struct {
 	Policy, Reference *tensor.Tensor
 	// Entropies, MeanLogits and Top are those of model.Options for the model that is trained, or nil. They are measured only.
@@ -162,7 +163,7 @@ func PreferenceLoss(tp *tensor.Tape, p Preference, b data.ComparisonBatch, losse
 	return lossOf(tp, losses.Policy, r, meter)
 }
 
-// lossOf puts a result on a tape, and what it measured into a meter.
+// lossOf records a result on a tape, and adds its measurements to a meter.
 func lossOf(tp *tensor.Tape, policy *tensor.Tensor, r *preference.Result, meter *Meter) (*tensor.Tensor, error) {
 	if meter != nil {
 		for name, sum := range r.Metrics {
@@ -180,8 +181,8 @@ func lossOf(tp *tensor.Tape, policy *tensor.Tensor, r *preference.Result, meter 
 	return out, tp.Err()
 }
 
-// KLDivergence estimates how far the policy is from the reference by the losses of b.Mismatched. It may
-// be negative. With several ranks use the mean over them.
+// KLDivergence estimates the policy's divergence from the reference by the losses of b.Mismatched.
+// It may be negative. With several ranks use the mean over them.
 func KLDivergence(b data.ComparisonBatch, losses TokenLosses) (float64, error) {
 	if b.Mismatched == nil || losses.Reference == nil {
 		return 0, errors.New("train: KL divergence: got no mismatched rows or no reference: use data.PadJudged")

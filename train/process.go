@@ -72,8 +72,8 @@ func (a *Accelerator) WaitForEveryone(ctx context.Context) error {
 	return wrap("wait for everyone", a.rank.Wait(ctx))
 }
 
-// MainProcessFirst runs f on rank 0, and afterwards on the others. If f fails on rank 0, the others
-// run it nevertheless.
+// MainProcessFirst runs f on rank 0, and then on the others. If f fails on rank 0, the others run
+// it nevertheless.
 func (a *Accelerator) MainProcessFirst(ctx context.Context, f func() error) error {
 	if !a.IsMainProcess() {
 		if err := a.WaitForEveryone(ctx); err != nil {
@@ -88,7 +88,7 @@ func (a *Accelerator) MainProcessFirst(ctx context.Context, f func() error) erro
 	return err
 }
 
-// LocalMainProcessFirst is [Accelerator.MainProcessFirst] on each machine.
+// LocalMainProcessFirst is like [Accelerator.MainProcessFirst], on each machine.
 func (a *Accelerator) LocalMainProcessFirst(ctx context.Context, f func() error) error {
 	return a.MainProcessFirst(ctx, f)
 }

@@ -76,11 +76,12 @@ func (a *Accelerator) SaveState(ctx context.Context, dir string) (string, error)
 // [ErrNoCheckpoint] if there is none.
 func LatestCheckpoint(dir string) (string, error) { return runstate.Latest(dir) }
 
-// LoadState restores the checkpoint in dir, or with automatic naming and an empty dir the
-// checkpoint with the highest number that can be read; it warns of those that cannot. The same things must be prepared and registered, in the same
-// order, as when it was saved. All ranks must call it. If a file is missing or malformed, or the
-// state of the first optimizer does not fit, LoadState fails and changes nothing. The number of ranks
-// may be another than when it was saved: a warning then says what changes.
+// LoadState restores the checkpoint in dir. With automatic naming and an empty dir, it restores the
+// readable checkpoint with the highest number, and warns of unreadable ones. The same objects must
+// be prepared and registered, in the same order, as when it was saved. All ranks must call it. If a
+// file is missing or malformed, or the state of the first optimizer does not fit, LoadState fails
+// and changes nothing. The number of ranks may differ from that of the save: a warning then says
+// what changes.
 //
 // As in Accelerate, SaveIteration does not change, so that the next save may find its folder in
 // use; [Corrections].SaveIteration continues after the loaded checkpoint. Loaders begin anew (use

@@ -13,8 +13,8 @@ import (
 	"github.com/heftai/heft/train/optim"
 )
 
-// Trainer runs a training loop on one rank. It belongs to the goroutine of its rank. [NewTrainer]
-// makes one.
+// Trainer runs a training loop on one rank. It must be used only by the goroutine of its rank.
+// [NewTrainer] makes one.
 type Trainer[B any] struct {
 	acc *Accelerator
 	run *trainer.Trainer[B]

@@ -44,7 +44,7 @@ type TrainingArguments struct {
 	// RealBatchSize is the number of samples of an optimizer step over all ranks. It sets the
 	// number of batches in a window, and must be divisible by the batch of all ranks together.
 	RealBatchSize int
-	// MaxGradNorm limits the norm of all gradients. 0 does not.
+	// MaxGradNorm limits the norm of all gradients. 0 means no limit.
 	MaxGradNorm float64
 	// Schedule makes a schedule by name ([optim.NewScheduler]) with the length of the run. If
 	// empty, the trainer uses TrainerConfig.Scheduler.
@@ -56,7 +56,8 @@ type TrainingArguments struct {
 	LogSteps, EvalSteps, SaveSteps int
 	// LogFirstStep logs the first step too.
 	LogFirstStep bool
-	// SaveTotalLimit is how many checkpoints are kept. 0 keeps all. The best one is always kept.
+	// SaveTotalLimit is the maximum number of checkpoints kept. 0 keeps all. The best one is always
+	// kept.
 	SaveTotalLimit int
 	// MetricForBest is the evaluation metric that ranks checkpoints. Empty means "loss", which is
 	// the same as "eval_loss".
@@ -68,9 +69,9 @@ type TrainingArguments struct {
 	// of EvalSteps. An evaluation between two checkpoints that is better than both has no weights to
 	// load; a warning says so.
 	LoadBestAtEnd bool
-	// Resume continues from the checkpoint of OutputDir with the highest number that can be read, if
-	// there is one. A warning names those that cannot.
-	// ResumeFrom continues from the checkpoint in that folder.
+	// Resume continues from the readable checkpoint of OutputDir with the highest number, if there
+	// is one. A warning names unreadable ones. ResumeFrom continues from the checkpoint in that
+	// folder.
 	Resume     bool
 	ResumeFrom string
 }
@@ -87,10 +88,11 @@ type TrainerConfig[B any] struct {
 	// ComputeLoss is the forward pass. It returns the mean loss of a batch or, if Items is set, the
 	// sum over the batch's items.
 	ComputeLoss func(ctx context.Context, batch B) (*tensor.Tensor, error)
-	// ComputeLosses, if not nil, replaces ComputeLoss in training. It gets the batches of a window that are left and
-	// returns the losses of the first one, or of several of them; each is as ComputeLoss returns it. With [model.Model.Losses]
-	// all batches of a step share one sweep over weights that stream from disk. Strategies that keep no gradients between
-	// batches, such as stage 2 of ZeRO, pass one batch at a time. It is for Updates only.
+	// ComputeLosses, if not nil, replaces ComputeLoss in training. It receives the remaining
+	// batches of a window and returns the losses of the first one, or of several of them; each is
+	// as ComputeLoss returns it. With [model.Model.Losses] all batches of a step share one sweep
+	// over weights that stream from disk. Strategies that keep no gradients between batches, such
+	// as stage 2 of ZeRO, pass one batch at a time. It is for Updates only.
 	ComputeLosses func(ctx context.Context, batches []B) ([]*tensor.Tensor, error)
 	// Items counts the items that a batch's loss is summed over, such as tokens with labels. A step
 	// then uses the mean over all items of the window on all ranks. It is for Updates only.
@@ -98,9 +100,10 @@ type TrainerConfig[B any] struct {
 	// Tokens counts the tokens of a batch without padding. If it is set, the trainer logs num_tokens, the
 	// tokens of all ranks since the start of the run, which checkpoints keep in NumInputTokensSeen. It is for Updates only.
 	Tokens func(batch B) int
-	// BeforeWindow is called with the batches of a window, after the step before and before Items. A
-	// method that generates what it learns completes the batches here. At the end of an epoch a rank may
-	// have no batches. All ranks call it equally often. It may be nil, and is for Updates only.
+	// BeforeWindow is called with the batches of a window, after the previous step and before
+	// Items. Methods that generate their training data complete the batches here. At the end of an
+	// epoch a rank may have no batches. All ranks call it equally often. It may be nil, and is for
+	// Updates only.
 	BeforeWindow func(ctx context.Context, batches []B) error
 	// Optimizer steps the model's parameters.
 	Optimizer optim.Optimizer
@@ -123,9 +126,9 @@ type TrainerConfig[B any] struct {
 	// From is the folder of the model that is trained. Its config and the files of its tokenizer
 	// are copied into every checkpoint, so that each is a model folder. Empty copies nothing.
 	From string
-	// WithoutPerplexity leaves eval_perplexity out. It is for losses that are no cross-entropy.
+	// WithoutPerplexity omits eval_perplexity. Use it for losses that are not cross-entropies.
 	WithoutPerplexity bool
-	// Meter has further values of passes, which are logged with the loss. It may be nil.
+	// Meter has further values measured in passes, which are logged with the loss. It may be nil.
 	Meter *Meter
 	// Observer measures norms. Nil measures the trainable parameters of Model.
 	Observer  Observer

@@ -10,11 +10,11 @@ import (
 )
 
 // World is one rank's place among the ranks that train together: goroutines of [Launch], processes
-// of [FromEnvironment], or the ranks of a [Transport]. It belongs to the goroutine of its rank. A nil
-// World is a world of one.
+// of [FromEnvironment], or the ranks of a [Transport]. It must be used only by the goroutine of its
+// rank. A nil World is a world of one rank.
 type World struct {
 	comm  collective.Comm
-	ctx   context.Context // what Prepare waits under; the ranks of a world end together
+	ctx   context.Context // limits Prepare's waiting; the ranks of a world end together
 	local int             // the rank on its machine
 	close func(error)
 }

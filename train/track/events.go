@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// An event file is a row of records: the length as u64, its masked CRC-32C, the payload,
-// the payload's masked CRC-32C, all little-endian. A payload is a protobuf message Event.
-// The first says the version of the format.
+// An event file is a sequence of records: the length as u64, its masked CRC-32C, the payload, and
+// the payload's masked CRC-32C, all little-endian. A payload is a protobuf message Event. The first
+// one has the version of the format.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

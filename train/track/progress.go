@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Progress shows the progress of a run: a line that is redrawn on a terminal, else a plain line at
-// intervals.
+// Progress shows the progress of a run: a line that is redrawn on a terminal, or plain lines at
+// intervals elsewhere.
 type Progress struct {
 	to   io.Writer
 	o    ProgressOptions
@@ -71,7 +71,7 @@ func NewProgress(to io.Writer, o ProgressOptions) *Progress {
 	return &Progress{to: to, o: o, from: o.Now(), loss: math.NaN()}
 }
 
-// Begin says that the run starts at a step, from which the remaining time is estimated.
+// Begin sets the step at which the run starts. The remaining time is estimated from there.
 func (p *Progress) Begin(step int) {
 	p.first, p.done = step, step
 	p.from, p.tokens = p.o.Now(), 0

@@ -47,7 +47,7 @@ func Open(name, dir string) (Tracker, error) {
 		return nil, fmt.Errorf("track: got tracker %q, want one of %s", name, strings.Join(Names(), ", "))
 	}
 	if err != nil {
-		return nil, err // not a tracker that holds nil
+		return nil, err // not an interface that holds a nil pointer
 	}
 	return t, nil
 }
