@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// settle waits until nothing is read ahead, so that what a test sees next does not depend on timing.
+// settle waits until no read-ahead is in flight, so that the test's next steps do not depend on
+// timing.
 func (c *Changing) settle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -18,7 +19,7 @@ func (c *Changing) settle() {
 	}
 }
 
-// walk changes segments in an order, and returns the counters of the walk.
+// walk changes segments in the given order, and returns the counters of the walk.
 func walk(t *testing.T, c *Changing, list []*changed, order []int, r *rand.Rand) ChangingStats {
 	t.Helper()
 	before := c.Stats()
@@ -46,8 +47,9 @@ func numbers(n int) (list []int) {
 	return list
 }
 
-// TestExpectedSegmentsAreReadAhead: from the third walk on all of them are in memory when they are acquired, and
-// the two thirds that have no room are read; without a forecast each walk reads all.
+// TestExpectedSegmentsAreReadAhead: from the third walk on, all segments are in memory when they
+// are acquired, and the two thirds that do not fit are read. Without a forecast each walk reads all
+// segments.
 func TestExpectedSegmentsAreReadAhead(t *testing.T) {
 	c, list, _ := newChanged(t, 24)
 	r, order, all := rand.New(rand.NewPCG(1, 2)), numbers(24), int64(0)
@@ -67,7 +69,7 @@ func TestExpectedSegmentsAreReadAhead(t *testing.T) {
 	}
 }
 
-// TestAWrongForecastLosesNoChange: the order of walks changes, and becomes one that repeats again.
+// TestAWrongForecastLosesNoChange: the order of walks changes, and then repeats again.
 func TestAWrongForecastLosesNoChange(t *testing.T) {
 	c, list, _ := newChanged(t, 24)
 	r, order := rand.New(rand.NewPCG(3, 4)), numbers(24)
@@ -85,7 +87,8 @@ func TestAWrongForecastLosesNoChange(t *testing.T) {
 	}
 }
 
-// TestAFailedReadAheadFailsTheUse, and no other: it is tried once, and the error comes from Acquire.
+// TestAFailedReadAheadFailsTheUse: a read-ahead that fails is not repeated. Only Acquire of its
+// segment returns the error.
 func TestAFailedReadAheadFailsTheUse(t *testing.T) {
 	c, list, dir := newChanged(t, 24)
 	r, order := rand.New(rand.NewPCG(5, 6)), numbers(24)
@@ -121,8 +124,8 @@ func TestAFailedReadAheadFailsTheUse(t *testing.T) {
 	}
 }
 
-// held is the source of segments of a block each. While wait is set, its reads wait for it. As the segments are not
-// changed, they always come from there.
+// held is the source of segments of one block each. While wait is set, its reads wait for it. The
+// segments do not change, so they are always read from the source.
 type held struct {
 	*Changing
 	segments []*Changed
@@ -130,7 +133,8 @@ type held struct {
 	reads    chan *Changed // those that wait
 }
 
-// newHeld returns count segments within half of their memory, acquired in order until they are read ahead.
+// newHeld returns count segments within half of their memory. It acquires them in order until they
+// are read ahead.
 func newHeld(t *testing.T, count int) *held {
 	s := &held{Changing: NewChanging(ChangingOptions{Limit: int64(count) / 2 * blockSize, Dir: t.TempDir()}), reads: make(chan *Changed, count)}
 	t.Cleanup(s.Close)
@@ -170,7 +174,7 @@ func (s *held) use(t *testing.T, g *Changed) {
 	}
 }
 
-// begin acquires segments until one is read ahead, which waits, and returns it.
+// begin acquires segments until a read-ahead starts and waits. It returns that segment.
 func (s *held) begin(t *testing.T) *Changed {
 	t.Helper()
 	s.wait = make(chan struct{})
@@ -187,14 +191,14 @@ func (s *held) begin(t *testing.T) *Changed {
 	return nil
 }
 
-// end lets the read go on.
+// end lets the waiting read continue.
 func (s *held) end() {
 	close(s.wait)
 	s.settle()
 	s.wait = nil
 }
 
-// TestALimitThatFallsWhileReadingAhead holds as soon as segments have come for others.
+// TestALimitThatFallsWhileReadingAhead: the lower limit holds as soon as other segments are loaded.
 func TestALimitThatFallsWhileReadingAhead(t *testing.T) {
 	s := newHeld(t, 12)
 	s.begin(t)
@@ -212,7 +216,7 @@ func TestALimitThatFallsWhileReadingAhead(t *testing.T) {
 	}
 }
 
-// TestClosingWhileReadingAhead waits for the read, and frees its memory.
+// TestClosingWhileReadingAhead: Close waits for the read, and frees its memory.
 func TestClosingWhileReadingAhead(t *testing.T) {
 	s := newHeld(t, 12)
 	s.begin(t)
@@ -238,7 +242,7 @@ func TestClosingWhileReadingAhead(t *testing.T) {
 	}
 }
 
-// TestDroppingWhileReadingAhead leaves zeros.
+// TestDroppingWhileReadingAhead: a segment dropped during its read is zeros.
 func TestDroppingWhileReadingAhead(t *testing.T) {
 	s := newHeld(t, 12)
 	g := s.begin(t)

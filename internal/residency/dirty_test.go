@@ -28,7 +28,7 @@ func scratchFiles(t *testing.T, dir string) []string {
 	return names
 }
 
-// changed is a segment with the values that it should have.
+// changed is a segment with its expected values.
 type changed struct {
 	*Changed
 	want []byte
@@ -57,10 +57,10 @@ func newChanged(t *testing.T, count int) (*Changing, []*changed, string) {
 	return c, list, dir
 }
 
-// change compares g with its values, and changes some of them.
+// change compares g with its expected values, and changes some of them.
 func (g *changed) change(r *rand.Rand) error { return g.changeAfter(func() {}, r) }
 
-// changeAfter is change with a call of meanwhile once g is acquired.
+// changeAfter is like change, but calls meanwhile once g is acquired.
 func (g *changed) changeAfter(meanwhile func(), r *rand.Rand) error {
 	data, err := g.Acquire()
 	if err != nil {
@@ -128,7 +128,7 @@ func TestChangedSegmentsLeaveMemoryAndComeBack(t *testing.T) {
 	}
 }
 
-// TestSegmentsThatAreNotChangedAreNotWritten: they come from their source again.
+// TestSegmentsThatAreNotChangedAreNotWritten: they are read from their source again.
 func TestSegmentsThatAreNotChangedAreNotWritten(t *testing.T) {
 	c, list, dir := newChanged(t, 12)
 	for range 3 {
@@ -143,8 +143,8 @@ func TestSegmentsThatAreNotChangedAreNotWritten(t *testing.T) {
 	}
 }
 
-// TestAFullDiskLosesNoChange: the write of a segment that leaves fails, in the middle too. The step fails
-// with the reason, all changes stay, and when there is room again it goes on.
+// TestAFullDiskLosesNoChange: writing an evicted segment fails, also after a part of it. The step
+// fails with the reason, no change is lost, and the step continues once there is room.
 func TestAFullDiskLosesNoChange(t *testing.T) {
 	c, list, _ := newChanged(t, 24)
 	r := rand.New(rand.NewPCG(5, 6))
@@ -190,7 +190,7 @@ func TestAFullDiskLosesNoChange(t *testing.T) {
 	}
 }
 
-// TestAScratchFileThatWasChangedIsNoticed: what comes back is checked.
+// TestAScratchFileThatWasChangedIsNoticed: segments read from the scratch file are verified.
 func TestAScratchFileThatWasChangedIsNoticed(t *testing.T) {
 	_, list, dir := newChanged(t, 24)
 	r := rand.New(rand.NewPCG(7, 8))
@@ -222,7 +222,7 @@ func TestAScratchFileThatWasChangedIsNoticed(t *testing.T) {
 // writes a scratch file.
 const holdScratch = "RESIDENCY_TEST_SCRATCH"
 
-// TestHoldScratch is that process: it waits to be killed.
+// TestHoldScratch is the body of that process. It waits to be killed.
 func TestHoldScratch(t *testing.T) {
 	dir := os.Getenv(holdScratch)
 	if dir == "" {
@@ -241,8 +241,8 @@ func TestHoldScratch(t *testing.T) {
 	_, _ = bufio.NewReader(os.Stdin).ReadByte()
 }
 
-// TestScratchFilesOfAKilledProcessAreRemoved: by the next start in the folder, and not before the process
-// has ended.
+// TestScratchFilesOfAKilledProcessAreRemoved: the next process that uses the folder removes them,
+// but only after the process has ended.
 func TestScratchFilesOfAKilledProcessAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	holder := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHoldScratch$")
@@ -277,7 +277,8 @@ func TestScratchFilesOfAKilledProcessAreRemoved(t *testing.T) {
 	}
 }
 
-// TestWithoutAFolderNothingChangedLeaves names the way out.
+// TestWithoutAFolderNothingChangedLeaves: without a folder, changed segments stay in memory, and
+// the error names the way out.
 func TestWithoutAFolderNothingChangedLeaves(t *testing.T) {
 	c := NewChanging(ChangingOptions{Limit: blockSize})
 	defer c.Close()

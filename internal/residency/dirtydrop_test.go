@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestADroppedSegmentIsZerosAndIsNotWritten: wherever it was.
+// TestADroppedSegmentIsZerosAndIsNotWritten: in memory, in the scratch file or in its source.
 func TestADroppedSegmentIsZerosAndIsNotWritten(t *testing.T) {
 	c := NewChanging(ChangingOptions{Limit: blockSize, Dir: t.TempDir()})
 	defer c.Close()
@@ -38,7 +38,7 @@ func TestADroppedSegmentIsZerosAndIsNotWritten(t *testing.T) {
 	}
 }
 
-// TestSegmentsThatStay leave for no other, and count.
+// TestSegmentsThatStay: they are not evicted for others, and they count towards the limit.
 func TestSegmentsThatStay(t *testing.T) {
 	c := NewChanging(ChangingOptions{Limit: 2 * blockSize, Dir: t.TempDir()})
 	defer c.Close()
@@ -63,7 +63,7 @@ func TestSegmentsThatStay(t *testing.T) {
 	list[2].Release()
 }
 
-// TestTheScratchFileHasALimit: beyond it nothing leaves, as on a full disk.
+// TestTheScratchFileHasALimit: at the limit no changed segment can be evicted, as with a full disk.
 func TestTheScratchFileHasALimit(t *testing.T) {
 	c := NewChanging(ChangingOptions{Limit: blockSize, Dir: t.TempDir(), MaxDisk: blockSize})
 	defer c.Close()
@@ -85,8 +85,8 @@ func TestTheScratchFileHasALimit(t *testing.T) {
 	}
 }
 
-// TestTheScratchFileReusesPlaces: a segment that is changed in memory or dropped has none, so the file holds about
-// what memory does not.
+// TestTheScratchFileReusesPlaces: a segment that is changed in memory, or dropped, has no place in
+// the file. The file thus holds about as much as memory does not.
 func TestTheScratchFileReusesPlaces(t *testing.T) {
 	const held, count = 5, 12
 	c := NewChanging(ChangingOptions{Limit: held * blockSize, Dir: t.TempDir()})

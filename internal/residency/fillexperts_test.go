@@ -14,7 +14,7 @@ import (
 func always(int) bool             { return true }
 func quiet(context.Context) error { return nil }
 
-// inSlots lists the loads that are in slots.
+// inSlots lists the loads that slots hold.
 func inSlots(r *expertSlots) (ids []int) {
 	for id := range r.loads {
 		if r.has(id) {
@@ -86,8 +86,8 @@ func TestAReadThatFillsASlotAndFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestSlotsThatAreBeingFilledServeAPassAndGiveTheirMemoryBack: a pass requests a load that is being read and others that
-// need the slots, and the slots become fewer meanwhile.
+// TestSlotsThatAreBeingFilledServeAPassAndGiveTheirMemoryBack: a pass requests a load that is being
+// read and other loads that need the slots. Meanwhile the number of slots falls.
 func TestSlotsThatAreBeingFilledServeAPassAndGiveTheirMemoryBack(t *testing.T) {
 	started, gate := make(chan int, 64), make(chan struct{})
 	r, _ := newTestSlots(t, twoLayers, 3, func(i int) error {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// see notes uses and returns how many of them a certain forecast expected.
+// see records uses and returns how many of them a certain forecast expected.
 func (f *forecast) see(uses ...int) (right int) {
 	for _, x := range uses {
 		if list, _ := f.coming(1); f.certain() && len(list) == 1 && list[0] == x {
@@ -17,10 +17,11 @@ func (f *forecast) see(uses ...int) (right int) {
 	return right
 }
 
-// aStep is the order of a step: forwards, backwards, and an update that goes another way.
+// aStep is the order of uses in a step: forwards, backwards, and an update in another order.
 var aStep = []int{0, 1, 2, 3, 4, 5, 4, 3, 2, 1, 0, 10, 0, 11, 1, 12, 2, 13, 3, 14, 4, 15, 5}
 
-// TestAForecastLearnsARepeatedOrder, in which things are used several times and after different ones.
+// TestAForecastLearnsARepeatedOrder: in the order, items are used several times, after different
+// ones.
 func TestAForecastLearnsARepeatedOrder(t *testing.T) {
 	var f forecast
 	if f.see(aStep...); f.certain() {
@@ -58,8 +59,8 @@ func TestAForecastOfNoOrderIsNotCertain(t *testing.T) {
 	}
 }
 
-// TestAForecastFollowsAChangedOrder: after one use more or less it is certain again within the step, and
-// it learns another order.
+// TestAForecastFollowsAChangedOrder: after one additional or missing use, the forecast is certain
+// again within the step. It also learns another order.
 func TestAForecastFollowsAChangedOrder(t *testing.T) {
 	var f forecast
 	for range 3 {
@@ -82,7 +83,7 @@ func TestAForecastFollowsAChangedOrder(t *testing.T) {
 	}
 }
 
-// TestAForecastForgets old uses, and stays certain.
+// TestAForecastForgets: the forecast forgets old uses, and stays certain.
 func TestAForecastForgets(t *testing.T) {
 	var f forecast
 	f.see(50, 51, 50)

@@ -11,8 +11,8 @@ import (
 // twoLayers have four segments of one byte each.
 var twoLayers = []policy.Layer{{Segments: 4, Size: 1}, {Segments: 4, Size: 1}}
 
-// readsInOrder are slots for twoLayers whose reads happen one after the other, the first one when gate is closed.
-// It returns the loads read so far.
+// readsInOrder returns slots for twoLayers that read one load after the other, the first one once
+// gate is closed. It also returns a function for the loads read so far.
 func readsInOrder(t *testing.T, slots int, gate <-chan struct{}) (*expertSlots, func() []int) {
 	t.Helper()
 	var mu sync.Mutex
@@ -62,8 +62,8 @@ func TestExpectedLoadsAreReadBehindThoseRequested(t *testing.T) {
 	}
 }
 
-// TestLoadsThatWereWronglyExpectedAreNotRead, if the router has chosen others before their reads began; the next
-// request has their slots.
+// TestLoadsThatWereWronglyExpectedAreNotRead: if the router chooses other loads before the expected
+// ones are read, these are not read. The next request gets their slots.
 func TestLoadsThatWereWronglyExpectedAreNotRead(t *testing.T) {
 	gate := make(chan struct{})
 	r, order := readsInOrder(t, 4, gate)
@@ -86,7 +86,8 @@ func TestLoadsThatWereWronglyExpectedAreNotRead(t *testing.T) {
 	}
 }
 
-// TestExpectedLoadsDisplaceNothingThatIsNeeded: with room for what the layer requests only, nothing is expected.
+// TestExpectedLoadsDisplaceNothingThatIsNeeded: if there is room only for the loads that the layer
+// requests, no load is expected.
 func TestExpectedLoadsDisplaceNothingThatIsNeeded(t *testing.T) {
 	gate := make(chan struct{})
 	close(gate)
@@ -103,7 +104,8 @@ func TestExpectedLoadsDisplaceNothingThatIsNeeded(t *testing.T) {
 	}
 }
 
-// TestGuessesPauseWhereTheyAreWrong: lists are counted at first, and seldom once none was worth its reads.
+// TestGuessesPauseWhereTheyAreWrong: expected loads are counted at first, and only rarely once none
+// was worth its reads.
 func TestGuessesPauseWhereTheyAreWrong(t *testing.T) {
 	for _, right := range []bool{false, true} {
 		g, st, guessed := new(guesses), new(stack), 0

@@ -29,7 +29,7 @@ func TestHomeParts(t *testing.T) {
 	}
 }
 
-// TestSettle asks for a node that is there and for one that is not: neither loses bytes.
+// TestSettle asks for an existing and a missing NUMA node. Neither loses bytes.
 func TestSettle(t *testing.T) {
 	block, err := hostmem.Alloc(nil, hostmem.Weights, 4*hostmem.HugePage)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 )
 
-// newKeeping is newTestStream with an arena for groups that are kept.
+// newKeeping is like newTestStream, with an arena for groups that are kept.
 func newKeeping(t *testing.T, window int, sizes [][]int64, fail func(i byte) error) (*stream, *patternReader, *hostmem.Ledger) {
 	t.Helper()
 	s, r := newTestStream(t, window, sizes, fail)
@@ -34,8 +34,8 @@ func runAll(t *testing.T, s *stream, sizes [][]int64) {
 	}
 }
 
-// TestKeptGroupsAreNotReadAgain: memory that others do not use was not used for streamed weights. A
-// pass reads what the budget has no room for, and what is kept is spread over the units.
+// TestKeptGroupsAreNotReadAgain: spare memory was not used for streamed weights. A pass must read
+// only what exceeds the budget, and the kept groups are spread over the units.
 func TestKeptGroupsAreNotReadAgain(t *testing.T) {
 	sizes := [][]int64{{10, 3}, {10, 3}, {10, 3}, {10, 3}, {}}
 	for budget, want := range map[int64]int64{0: 52, 9: 43, 12: 42, 20: 32, 45: 9, 52: 0, 90: 0} {
@@ -72,8 +72,8 @@ func TestKeptGroupsAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// TestKeptGroupsReturnTheirMemoryAtOnce: a lower budget frees memory before setBudget returns, but for
-// the unit that runs.
+// TestKeptGroupsReturnTheirMemoryAtOnce: a lower budget frees memory before setBudget returns,
+// except for the unit that runs.
 func TestKeptGroupsReturnTheirMemoryAtOnce(t *testing.T) {
 	sizes := [][]int64{{10, 3}, {10, 3}, {10, 3}, {10, 3}}
 	s, _, _ := newKeeping(t, 13, sizes, nil)

@@ -52,7 +52,8 @@ func TestLoadPlacesEveryRegion(t *testing.T) {
 	}
 }
 
-// TestATailIsNotReadByItself: the last few KiB of a block took a read, and a latency, of their own.
+// TestATailIsNotReadByItself: the last few KiB of a block used to take a separate read, with its
+// latency.
 func TestATailIsNotReadByItself(t *testing.T) {
 	for _, c := range []struct {
 		off, size int64

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// A testSource notes what is read of it.
+// A testSource records the reads from it.
 type testSource struct {
 	ready    func() error // prepare; may be nil
 	readOne  func(piece int) error
@@ -59,7 +59,7 @@ func TestMoverReadsDemandFirst(t *testing.T) {
 	}
 }
 
-// TestMoverReadsSeveralPiecesAtOnce: one read was in flight at a time.
+// TestMoverReadsSeveralPiecesAtOnce: only one read used to be in flight at a time.
 func TestMoverReadsSeveralPiecesAtOnce(t *testing.T) {
 	const depth = 5
 	m := new(Mover)
@@ -82,7 +82,8 @@ func TestMoverReadsSeveralPiecesAtOnce(t *testing.T) {
 	}
 }
 
-// TestMoverEndsAMoveOnce: whatever fails, and when, done is called once, with an error.
+// TestMoverEndsAMoveOnce: for every failure at any time, done is called exactly once, with an
+// error.
 func TestMoverEndsAMoveOnce(t *testing.T) {
 	broken := errors.New("broken")
 	m := new(Mover)
@@ -165,8 +166,8 @@ func TestMoverServesStoresInTurn(t *testing.T) {
 	}
 }
 
-// TestTheBackgroundPausesWhileAPassWaits: a cold first request shared the disk with warming, and the whole
-// model was read before its first token.
+// TestTheBackgroundPausesWhileAPassWaits: the first request of a cold model used to share the disk
+// with warming, so that the whole model was read before its first token.
 func TestTheBackgroundPausesWhileAPassWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(Mover)
@@ -208,7 +209,7 @@ func TestTheBackgroundPausesWhileAPassWaits(t *testing.T) {
 	})
 }
 
-// TestTheMoverKnowsWhetherItReads: also behind moves that failed, were cancelled or withdrawn.
+// TestTheMoverKnowsWhetherItReads: also after moves that failed, or were cancelled or withdrawn.
 func TestTheMoverKnowsWhetherItReads(t *testing.T) {
 	m := new(Mover)
 	m.Tune(1, 0)

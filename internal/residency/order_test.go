@@ -19,8 +19,8 @@ func training(units, first int) []int {
 	return order
 }
 
-// TestAStepReadsOneSweepEachWay walks units forwards and backwards: each byte that streams is read once in a
-// sweep, and backwards it is read ahead as it is forwards.
+// TestAStepReadsOneSweepEachWay walks units forwards and backwards. Each streamed byte is read once
+// per sweep, and read-ahead works in both directions.
 func TestAStepReadsOneSweepEachWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const units, size, steps = 6, 70, 4
@@ -55,8 +55,8 @@ func TestAStepReadsOneSweepEachWay(t *testing.T) {
 	})
 }
 
-// TestReorderDropsWhatWasReadAhead: a new order began while reads of the old one were on their way. Groups
-// behind one that ended at that moment stayed in the window, and it waited for them for ever.
+// TestReorderDropsWhatWasReadAhead: a new order began while reads for the old one were in flight.
+// Groups behind one that ended at that moment stayed in the window, which waited for them forever.
 func TestReorderDropsWhatWasReadAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sizes := [][]int64{{20}, {20, 20}, {20}, {20}}

@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/loader"
 )
 
-// TestAFlawIsNoCutFile: only a fault of memory is blamed on the tensor's file.
+// TestAFlawIsNoCutFile: only a memory fault is reported as a truncated tensor file.
 func TestAFlawIsNoCutFile(t *testing.T) {
 	x := &loader.Tensor{Name: "a.weight"}
 	var none []byte
