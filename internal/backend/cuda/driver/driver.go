@@ -41,7 +41,8 @@ enum { MOST = 40 };
 	int r = cuCtxSetCurrent(context); \
 	return r ? r : call
 
-// A kernel's operands are words, or one struct of words. early: the kernel may start before the previous one ends.
+// A kernel's operands are words, or one struct of words. early: it may start before the previous
+// kernel ends.
 static int launch(void *context, void *kernel, unsigned x, unsigned y, unsigned threads, unsigned shared, void *stream, uint64_t *args, int n, int whole, int early) {
 	void *at[MOST];
 	for (int i = 0; i < (whole ? 1 : n); i++) at[i] = args + i;

@@ -1,8 +1,8 @@
 //go:build cuda
 
 // Binds the CUDA driver when the program starts, so that one binary runs with and without it. Each
-// function of the driver jumps through a pointer, which points to no_driver until load finds the real
-// function.
+// function of the driver jumps through a pointer, which points to no_driver until load finds the
+// real function.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -24,9 +24,10 @@ static char reason[256];
 // driver_reason is why there is no driver, or an empty string.
 const char *driver_reason(void) { return reason; }
 
-// gorgonia.org/cu calls cuInit when the program starts, and ends the process if it fails. The cuInit here only pretends
-// success. The real driver starts when the program first looks for GPUs, because that takes time, and the program may
-// first set the environment that selects them. Without a device nothing fails: cu finds no devices.
+// gorgonia.org/cu calls cuInit when the program starts, and ends the process if it fails. The cuInit
+// here only pretends success. The real driver starts when the program first looks for GPUs, because
+// that takes time, and the program may first set the environment that selects them. Without a device
+// nothing fails: cu finds no devices.
 static int result, (*real_init)(unsigned), (*real_count)(int *);
 
 static void start(void) {

@@ -1,10 +1,10 @@
-// A simulated CUDA driver, for tests on machines without a GPU: libcuda.so.1 with the functions that package
-// cuda uses. Kernels run on the CPU, from a library built of the same sources as the PTX.
+// A simulated CUDA driver, for tests on machines without a GPU: libcuda.so.1 with the functions that
+// package cuda uses. Kernels run on the CPU, from a library built of the same sources as the PTX.
 //
-// It is stricter than a real driver. Each allocation is surrounded by unmapped memory and filled with 0xCD, so a
-// kernel that reads or writes beyond it ends the process. A copy beyond an allocation, or on a device other than
-// the current context's, is an error. If threads of a block do not all reach a barrier, the launch fails with
-// error 719. A misaligned load is an illegal instruction.
+// It is stricter than a real driver. Each allocation is surrounded by unmapped memory and filled with
+// 0xCD, so a kernel that reads or writes beyond it ends the process. A copy beyond an allocation, or
+// on a device other than the current context's, is an error. If threads of a block do not all reach
+// a barrier, the launch fails with error 719. A misaligned load is an illegal instruction.
 //
 // The environment, read by cuInit:
 //   CUDASIM_KERNELS   the library of kernels
@@ -77,8 +77,8 @@ static thread_local Context *current;
 
 static Stream *stream_of(void *s) { return s ? (Stream *)s : &default_stream; }
 
-// drain runs the queued work, up to the record of an event's version if `until` is set. Nothing runs once the
-// device is lost.
+// drain runs the queued work, up to the record of an event's version if `until` is set. Nothing runs
+// once the device is lost.
 static Result drain(Stream *s, Event *until = nullptr, uint64_t version = 0) {
 	Result result = lost ? LAUNCH_FAILED : SUCCESS;
 	while (!s->queue.empty() && !(until && until->done >= version)) {
@@ -90,7 +90,7 @@ static Result drain(Stream *s, Event *until = nullptr, uint64_t version = 0) {
 	return result;
 }
 
-// advance runs the work of streams without kernels as far as events allow, if CUDASIM_LATE is "kernels".
+// If CUDASIM_LATE is "kernels", advance runs streams without kernels as far as events allow.
 static void advance() {
 	for (bool again = eager; again;) {
 		again = false;
@@ -408,8 +408,8 @@ API cuFuncSetAttribute(Kernel *k, int what, int value) {
 	return SUCCESS;
 }
 
-// A block runs on one CPU thread: its threads are fibers, which a barrier switches. The switch is hand-written,
-// because swapcontext makes two system calls.
+// A block runs on one CPU thread: its threads are fibers, which a barrier switches. The switch is
+// hand-written, because swapcontext makes two system calls.
 extern "C" {
 thread_local int sim_thread, sim_threads;
 thread_local int64_t sim_block_x, sim_block_y;
