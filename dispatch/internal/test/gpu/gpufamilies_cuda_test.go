@@ -43,6 +43,7 @@ var leftToTheCPU = reasons(map[string][]string{
 	"weights in gptq 8 bits":            {"small-llama-gptq8"},
 	"weights in int4 packed":            {"small-llama-ct-w4a16", "small-llama-ct-w4a16-channel", "small-llama-ct-w4a16-zeros"},
 	"weights in int8":                   {"small-llama-ct-int8", "small-llama-ct-int8-zeros"},
+	"weights in int8 packed":            {"small-llama-ct-w8a16-zeros"},
 	"weights in modelopt nvfp4":         {"small-llama-modelopt-nvfp4"},
 	"weights in mxfp4 packed":           {"small-llama-ct-mxfp4"},
 	"weights in nvfp4":                  {"small-llama-ct-nvfp4"},
