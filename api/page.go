@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// pageFiles are the files of the page. Those in lib are libraries at a pinned version, unchanged; see
+// pageFiles are the files of the page. Those in lib are unchanged libraries of a fixed version; see
 // page/lib/LICENSES.txt.
 //
 //go:embed page

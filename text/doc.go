@@ -1,10 +1,10 @@
-// Package text turns text into token ids and conversations into prompts, and reads the answers
-// of chat models.
+// Package text converts text to token ids and conversations to prompts, and parses the answers of
+// chat models.
 //
-// A [Tokenizer] encodes and decodes as a model's tokenizer.json, or other vocabulary, says. A [Chat] has the model's
-// chat templates: [Chat.Render] writes a [Conversation] as the prompt that the model was trained
-// on, and [Chat.Parse] splits a generated answer into content, reasoning and tool calls.
-// [Open] reads both from a model's folder:
+// A [Tokenizer] encodes and decodes as defined by a model's tokenizer.json or another vocabulary. A
+// [Chat] has the model's chat templates. [Chat.Render] renders a [Conversation] as the prompt that
+// the model was trained on. [Chat.Parse] splits a generated answer into content, reasoning and tool
+// calls. [Open] reads both from a model's folder:
 //
 //	tokenizer, chat, err := text.Open("models/qwen3")
 //	prompt, err := chat.Render(text.Conversation{

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Adapt returns the request with its messages as the template takes them. Clients write
-// conversations for an API, and templates expect a few things otherwise:
+// Adapt returns the request with its messages in the form that the template expects. Clients write
+// conversations for an API, and templates expect some things in another form:
 //
-//   - Arguments of tool calls become objects, see [ParseArguments].
-//   - A function_call and its result become a tool call and a result, see [modernCalls].
-//   - An assistant message without content gets the content "". If it calls tools, it does unless
-//     the template takes only calls without content.
-//   - The role developer becomes system, unless the template treats developer as a role of
-//     its own. If the template has no place for a system message there, the text joins the
-//     system message at the start.
-//   - If the template leaves out all system messages but one, they become one at the start. If it leaves out all of
-//     them, their text begins the first message of the user.
+//   - Arguments of tool calls become objects; see [ParseArguments].
+//   - A function_call and its result become a tool call and a result; see [modernCalls].
+//   - An assistant message without content gets the content "". A message with tool calls does not,
+//     if the template only accepts calls without content.
+//   - The role developer becomes system, unless the template has its own form for developer. If the
+//     template does not accept a system message there, the text joins the system message at the
+//     start.
+//   - If the template shows only one of several system messages, they become one at the start. If it
+//     shows none, their text is added at the start of the user's first message.
 //
-// The request given is not changed. The first call renders a few conversations to find out
-// what the template does; later calls cost a walk over the messages.
+// Adapt does not change r. The first call renders a few conversations to find out what the template
+// does; later calls only walk over the messages.
 func (t *Template) Adapt(r Request) Request {
 	r.Messages = ParseArguments(r.Messages)
 	t.once.Do(func() { t.traits = t.probe(r.SpecialTokens) })

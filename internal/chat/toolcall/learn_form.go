@@ -149,7 +149,8 @@ func (l *lesson) frame(open string, between *string, after string) bool {
 		join = strings.TrimSpace(strings.TrimPrefix(join, "```"))
 	}
 	if turn := strings.TrimSpace(l.answers.end); turn != "" {
-		// The end of content before a call does not belong to the call. An answer is several messages then.
+		// The end of content before a call does not belong to the call. An answer is then several
+		// messages.
 		rest, ended := strings.CutPrefix(open, turn)
 		if rest = strings.TrimSpace(rest); ended && rest != "" {
 			open = rest

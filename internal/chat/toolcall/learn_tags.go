@@ -103,8 +103,8 @@ func (l *lesson) closes(text string, at span, one probeCall, end string) bool {
 	return ok && end != "" && strings.HasPrefix(strings.TrimSpace(rest), end)
 }
 
-// learnElements learns the notation of parameters that end with their key: <KEY>TEXT</KEY>. parts are
-// the texts before the first key, between it and its text, and before the second key.
+// learnElements learns the notation of parameters that end with their key: <KEY>TEXT</KEY>. parts
+// are the texts before the first key, between it and its text, and before the second key.
 func (l *lesson) learnElements(text string, at span, one probeCall, parts [3]string) bool {
 	a, b, c := parts[0], parts[1], parts[2]
 	before, c, _ := strings.Cut(c, "zqa")

@@ -53,7 +53,7 @@ const (
 	times = `T(?:[0-9]+S|[0-9]+M(?:[0-9]+S)?|[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?)`
 )
 
-// formats are those of JSON Schema that are enforced.
+// formats are the formats of JSON Schema that are enforced.
 var formats = map[string]format{
 	"date":                  {pattern: `^(?!0000)` + date + `$`},
 	"date-time":             {pattern: `^(?!0000)` + date + `T` + clock + `$`},
@@ -70,7 +70,7 @@ var formats = map[string]format{
 	"relative-json-pointer": {pattern: `^(?:0|[1-9][0-9]*)(?:#|` + pointer + `)$`},
 }
 
-// refusedFormats are those of JSON Schema that are not.
+// refusedFormats are the formats of JSON Schema that cannot be enforced.
 var refusedFormats = map[string]bool{"idn-email": true, "idn-hostname": true, "iri": true, "iri-reference": true, "uri-template": true, "regex": true}
 
 // formatOf reports whether a format restricts strings. Names that JSON Schema does not define say
@@ -86,8 +86,8 @@ func formatOf(name, path string) (known bool, err error) {
 // formatDFA returns the automaton of a format, which is made once for each vocabulary.
 func (c *compiler) formatDFA(name string) *dfa.DFA { return formatIn(c.b.Library(), name) }
 
-// Prepare makes the automata of all formats, which the first schema that has one waits for otherwise: some milliseconds
-// for all.
+// Prepare makes the automata of all formats, which takes some milliseconds. Otherwise the first
+// schema with a format waits for them.
 func Prepare(lib *grammar.Library) {
 	for name := range formats {
 		formatIn(lib, name)

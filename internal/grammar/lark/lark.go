@@ -1,14 +1,15 @@
-// Package lark reads grammars in the notation of the Python package lark, and makes regular expressions of them, or
-// grammars.
+// Package lark converts grammars in the notation of the Python package lark to regular expressions
+// or grammars.
 //
 //	start: "SELECT " column (", " column)* tail?
 //	tail: " LIMIT " INT
 //	column: /[a-z_]+/
 //	%import common.INT
 //
-// An expression matches the texts of the rule start as a whole. A rule may call itself at the beginning or at the end of
-// an alternative, which is repetition. Of any other recursion, such as nested brackets, there is a grammar and no
-// expression. There is no lexer: a terminal matches each text of its expression, so priorities have no effect.
+// An expression matches the texts of the rule start as a whole. A rule may call itself at the start
+// or at the end of an alternative, which is a repetition. For any other recursion, such as nested
+// brackets, there is a grammar but no expression. There is no lexer: a terminal matches each text of
+// its expression, so priorities have no effect.
 package lark
 
 import (
