@@ -84,12 +84,19 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 	return m, err
 }
 
-func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
+func (m *mlp) forward(c *Context, dst, x tensor.Tensor) { m.run(c, dst, x, false) }
+
+// run is forward. If dst is unread, nothing reads it, and only what gradients need is computed.
+func (m *mlp) run(c *Context, dst, x tensor.Tensor, unread bool) {
 	mark := c.arena.used
 	gate, up := m.open(c.collect(), x)
 	c.compute()
 	m.adapt(c, gate, up, x)
-	m.close(c.all(), dst, gate, up)
+	if y := m.activated(c.all(), gate, up); unread {
+		m.down.record(c.all(), dst, y)
+	} else {
+		m.down.compute(c.all(), dst, y, 0)
+	}
 	c.scale(dst, m.scale)
 	m.scaleLearned(c, dst)
 	c.arena.used = mark
@@ -98,16 +105,7 @@ func (m *mlp) forward(c *Context, dst, x tensor.Tensor) {
 // unreadMLP is an mlp whose result nothing reads.
 type unreadMLP struct{ *mlp }
 
-func (m unreadMLP) forward(c *Context, dst, x tensor.Tensor) {
-	mark := c.arena.used
-	gate, up := m.open(c.collect(), x)
-	c.compute()
-	m.adapt(c, gate, up, x)
-	y := m.activated(c.all(), gate, up)
-	m.down.record(c.all(), dst, y)
-	c.scale(dst, m.scale)
-	c.arena.used = mark
-}
+func (m unreadMLP) forward(c *Context, dst, x tensor.Tensor) { m.run(c, dst, x, true) }
 
 // learnedScale returns the learned factor of results, if a spec names one.
 func (c *compiler) learnedScale(n Node, name string) (param, error) {

@@ -33,26 +33,29 @@ func (m *Multiplier) Keep(memory []uint32) {
 
 // takePanels gives a block of b memory for its panels, of n words, or those that are kept: then b is not packed.
 func (m *Multiplier) takePanels(n int) {
-	p := &m.p
-	if !p.b.halves() || m.kept.memory == nil {
-		m.panels = atLeast(m.panels, n)
-		p.panels = m.panels
+	if m.p.b.halves() && m.kept.memory != nil && m.keepPanels(n) {
 		return
 	}
+	m.panels = atLeast(m.panels, n)
+	m.p.panels = m.panels
+}
+
+// keepPanels is takePanels from the memory of Keep. It reports whether that had the panels or room for them.
+func (m *Multiplier) keepPanels(n int) bool {
+	p := &m.p
 	w := p.b.Stored
 	key := keptKey{unsafe.SliceData(w.Data), w.Stride, p.b.Turned, p.k, p.n, p.col, p.cols}
 	if v, ok := m.kept.panels[key]; ok {
 		p.panels, p.packed = v, p.packLeft
-		return
+		return true
 	}
 	if n > len(m.kept.memory) {
-		m.panels = atLeast(m.panels, n)
-		p.panels = m.panels
-		return
+		return false
 	}
 	if m.kept.panels == nil {
 		m.kept.panels = map[keptKey][]uint32{}
 	}
 	p.panels, m.kept.memory = m.kept.memory[:n:n], m.kept.memory[n:]
 	m.kept.panels[key] = p.panels
+	return true
 }
