@@ -48,7 +48,7 @@ func (c *compiler) branchSums(n Node, s *meta.BlockSpec, b *block) (err error) {
 		if p.name == "" {
 			continue
 		}
-		if b.parallel || !b.plain() || s.Attention == "" || s.MLP == "" {
+		if !twoBranches(s) {
 			return at(n.Path, "sums with learned factors in a block of another form than two branches in sequence")
 		}
 		child, err := c.child(n, "factors of a sum", p.name)

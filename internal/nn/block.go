@@ -123,7 +123,7 @@ func (c *compiler) blockInput(n Node, s *meta.BlockSpec, b *block, in int) (_ in
 		}
 		in = b.beside.hidden
 	} else if s.Carries {
-		if b.carry = in - c.program.beside; c.program.beside == 0 || b.carry < 1 || !twoBranches(s) {
+		if b.carry = in - c.program.beside; c.program.beside == 0 || b.carry < 1 || s.Input != nil || !twoBranches(s) {
 			return 0, at(n.Path, "channels that blocks hand on, in rows of %d or a block of another form than two branches in sequence", in)
 		}
 		in, b.width = c.program.beside, c.program.beside
@@ -135,7 +135,7 @@ func (c *compiler) blockInput(n Node, s *meta.BlockSpec, b *block, in int) (_ in
 
 // twoBranches reports whether a block is two branches of one stream in sequence.
 func twoBranches(s *meta.BlockSpec) bool {
-	return s.Attention != "" && s.MLP != "" && !s.Parallel && s.Streams == nil && s.AltUp == nil && s.Shortcut == "" && s.Input == nil && s.Experts == nil
+	return s.Attention != "" && s.MLP != "" && !s.Parallel && s.Streams == nil && s.AltUp == nil && s.Shortcut == "" && s.Experts == nil
 }
 
 // scalesSums reports whether a block scales the branch results that it adds to the residual

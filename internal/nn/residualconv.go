@@ -54,7 +54,7 @@ func (c *compiler) blockConvs(n Node, s *meta.BlockSpec, b *block) (err error) {
 	if s.AttentionConv == nil && s.MLPConv == nil {
 		return nil
 	}
-	if b.parallel || b.normSums || !b.plain() || s.Attention == "" || s.MLP == "" {
+	if b.normSums || !twoBranches(s) {
 		return at(n.Path, "convolutions behind branches in a block of another form than two branches in sequence")
 	}
 	if b.attention.conv, err = c.residualConv(n, s.AttentionConv, b.width); err != nil {
