@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"time"
 
 	"github.com/heftai/heft/internal/backend"
@@ -48,6 +49,31 @@ func (m *Model) takeKV(memory backend.Memory, config kvcache.Config) error {
 	m.pass.groups = make([]nn.Group, m.cache.Groups())
 	m.capacity = config.SequenceTokens(config.Pages, m.options.MaxBatchTokens, m.options.Context)
 	return nil
+}
+
+// touchedTokens is how many tokens of a first prompt find the memory of the KV cache touched.
+const touchedTokens = 512
+
+// touchFirst brings memory for a first prompt in, in the background: of the KV cache, and of
+// activations unless it is lent. It stops when the prompt comes.
+func (m *Model) touchFirst(ctx context.Context) {
+	host, ok := m.backend.(interface{ TouchActivations(more func() bool) })
+	if m.cache == nil || !ok {
+		return
+	}
+	ctx, m.touch.stop = context.WithCancel(ctx)
+	more := func() bool {
+		_, used := m.cache.PageMemory()
+		return used == 0 && ctx.Err() == nil
+	}
+	m.touch.running.Go(func() {
+		if m.tuned != nil {
+			<-m.tuned // it measures undisturbed
+		}
+		if m.cache.Touch(touchedTokens, more) && !m.lends() {
+			host.TouchActivations(more)
+		}
+	})
 }
 
 // growKV makes room for more pages in the KV cache within the model's limit. It evicts experts
@@ -106,8 +132,12 @@ func (m *Model) ungrowKV() {
 	m.shrinkTo(m.keptLimit(), 0)
 }
 
-// endKV stops the timer.
+// endKV stops the timer and touchFirst.
 func (m *Model) endKV() {
+	if m.touch.stop != nil {
+		m.touch.stop()
+		m.touch.running.Wait()
+	}
 	m.limit.Lock()
 	defer m.limit.Unlock()
 	m.limit.kv.ended = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/heftai/heft/devicemap"
@@ -57,6 +58,10 @@ type Model struct {
 	promoted    atomic.Bool           // Promote was called
 	changed     atomic.Pointer[error] // why passes fail since a file was changed, if one was
 
+	touch struct { // of touchFirst
+		stop    context.CancelFunc
+		running sync.WaitGroup
+	}
 	limit   limited
 	lending lending
 	pass    pass

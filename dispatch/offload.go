@@ -31,10 +31,12 @@ func everywhere(d devicemap.Device) devicemap.Map {
 
 // Warm starts to read the weights of the cpu tier in the background, in the order of use. Then,
 // while no pass runs, it fills the cache of experts of the disk tier. It stops when ctx ends.
-// Passes do not wait for it. A second call does nothing. It is safe for concurrent use.
+// It also touches the memory that a first prompt needs. Passes do not wait for it. A
+// second call does nothing. It is safe for concurrent use.
 func (m *Model) Warm(ctx context.Context) {
 	if !m.options.Lazy && !m.closed.Load() && m.warmed.CompareAndSwap(false, true) {
 		m.weights.Warm(ctx)
+		m.touchFirst(ctx)
 	}
 }
 

@@ -134,3 +134,20 @@ func flagsOf(t *testing.T, address uintptr) string {
 	flags, _, _ := strings.Cut(rest, "\n")
 	return flags
 }
+
+// TestTouchedPagesAreInMemory: whole pages within the range come in, and their contents stay.
+func TestTouchedPagesAreInMemory(t *testing.T) {
+	var a Arena
+	block, err := a.Alloc(KV, 64<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = block.Release() }()
+	b := block.Bytes()
+	SmallPages(b)
+	b[5<<10] = 7
+	Touch(b[100 : 16<<10])
+	if n := inMemory(t, b); n != 12<<10 || b[5<<10] != 7 {
+		t.Errorf("%d bytes are in memory, want 12 KiB; byte %d, want 7", n, b[5<<10])
+	}
+}

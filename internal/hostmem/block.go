@@ -50,6 +50,9 @@ func Alloc(l *Ledger, p Purpose, n int) (*Block, error) {
 // Bytes returns the block's memory, which is valid until the release.
 func (b *Block) Bytes() []byte { return b.data }
 
+// Purpose returns what the block is counted for.
+func (b *Block) Purpose() Purpose { return b.purpose }
+
 // Release returns the memory to the system. A second release is ErrReleased and changes nothing.
 func (b *Block) Release() error {
 	if b.released.Swap(true) {

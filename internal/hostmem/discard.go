@@ -15,6 +15,16 @@ func Discard(b []byte) int64 {
 	return int64(end - begin)
 }
 
+// Touch brings the pages of b, which is memory of a [Block], in, so that the first writes do not wait
+// while the system clears them. It changes no byte. It is a hint.
+func Touch(b []byte) {
+	page := os.Getpagesize()
+	begin := pageOffset(b, page)
+	if end := begin + max(0, len(b)-begin)/page*page; begin < end {
+		touch(b[begin:end])
+	}
+}
+
 // SmallPages makes the system use small pages for the whole pages within b, which is unused memory of a
 // [Block]. Writing to the memory before b then allocates no part of b. It is a hint.
 func SmallPages(b []byte) {

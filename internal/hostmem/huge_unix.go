@@ -9,4 +9,6 @@ func adviseHuge([]byte) {}
 
 func adviseSmall([]byte) {}
 
+func touch([]byte) {}
+
 func populate([]byte) error { return errors.ErrUnsupported }

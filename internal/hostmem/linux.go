@@ -18,6 +18,9 @@ func adviseSmall(region []byte) { _ = unix.Madvise(region, unix.MADV_NOHUGEPAGE)
 // populate reads and maps pages of a file. It fails on Linux before 5.14.
 func populate(region []byte) error { return unix.Madvise(region, unix.MADV_POPULATE_READ) }
 
+// touch brings pages of anonymous memory in. It does nothing on Linux before 5.14.
+func touch(region []byte) { _ = unix.Madvise(region, unix.MADV_POPULATE_WRITE) }
+
 // openDirect opens path for reads that bypass the page cache. refusesDirect recognises its error if the
 // file system does not support that.
 func openDirect(path string) (*os.File, error) {

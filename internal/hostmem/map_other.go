@@ -48,6 +48,8 @@ func adviseHuge([]byte) {}
 
 func adviseSmall([]byte) {}
 
+func touch([]byte) {}
+
 // Lazy says that blocks take memory only where they have been written.
 const Lazy = false
 
