@@ -110,17 +110,17 @@ const predictedPrompt = 8
 // Loading is bounded by the disk. The first token reads the weights that the prompt uses from the
 // disk, then computes. For a later token, computing, which is bounded by memory, overlaps with
 // reading streamed weights from the disk: the slower of the two counts. Reads of missing experts
-// are added. Reading the KV cache is not counted. Experts multiply few tokens each, so they have
-// the rate of few tokens if s has rates by tokens.
+// are added. Experts multiply few tokens each, so they have the rate of few tokens if s has rates
+// by tokens. TokensPerSecond is that of a short context; [PredictRun] counts longer ones.
 func Predict(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed) ModelSpeed {
 	disk := float64(plan.DiskBytesPerToken)
 	out := ModelSpeed{DiskBytesPerToken: &disk}
-	m, ok := newCostModel(skeleton, plan, dtype, s)
+	m, ok := newCostModel(skeleton, plan, dtype, meta.NoDType, s)
 	if !ok {
 		return out
 	}
 	out.LoadSeconds = quotient(float64(plan.Device(devicemap.CPU).WeightsBytes), s.DiskBytes)
-	if seconds := m.step(1); seconds != nil && *seconds > 0 {
+	if seconds := m.step(1, predictedPrompt); seconds != nil && *seconds > 0 {
 		out.TokensPerSecond = known(1 / *seconds)
 	}
 	if read, compute := quotient(m.touched(predictedPrompt), s.DiskBytes), m.compute(tokenPass{tokens: predictedPrompt, logits: 1}); read != nil && compute != nil {
@@ -131,22 +131,34 @@ func Predict(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineS
 
 // A Run describes requests whose speed [PredictRun] predicts.
 type Run struct {
-	PromptTokens int // of each sequence
-	BatchTokens  int // maximum number of tokens in a pass
-	Sequences    int // that generate together
+	PromptTokens int        // of each sequence
+	DecodeTokens int        // that each sequence generates
+	BatchTokens  int        // maximum number of tokens in a pass
+	Sequences    int        // that generate together
+	KVDType      meta.DType // of the KV cache; NoDType means that of [Options] without KVDType
+}
+
+// PredictRun is like the function [PredictRun] for the model, its plan and its KV cache.
+func (m *Model) PredictRun(s MachineSpeed, r Run) ModelSpeed {
+	r.KVDType = m.options.KVDType
+	dtype := ""
+	if f := m.LoadedAs(); f != meta.QuantNone {
+		dtype = f.String()
+	}
+	return PredictRun(m.skeleton, m.PlanWith(r.Sequences, r.PromptTokens+r.DecodeTokens), dtype, s, r)
 }
 
 // PredictRun estimates how fast requests run on a model whose cpu tier is in memory. It sets the
 // time from the start of a prompt to its first token, the tokens per second of all sequences
-// together, and the bytes that one pass for all of them reads from the disk. LoadSeconds is
-// unknown.
+// together in the middle of their answers, and the bytes that one pass for all of them reads from
+// the disk. LoadSeconds is unknown. Sparse attention counts as if it read the whole KV cache.
 func PredictRun(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed, r Run) ModelSpeed {
-	m, ok := newCostModel(skeleton, plan, dtype, s)
+	m, ok := newCostModel(skeleton, plan, dtype, r.KVDType, s)
 	if !ok {
 		return ModelSpeed{}
 	}
 	out := ModelSpeed{DiskBytesPerToken: known(m.streamed + m.missed(r.Sequences))}
-	if seconds := m.step(r.Sequences); seconds != nil && *seconds > 0 {
+	if seconds := m.step(r.Sequences, r.PromptTokens+r.DecodeTokens/2); seconds != nil && *seconds > 0 {
 		out.TokensPerSecond = known(float64(r.Sequences) / *seconds)
 	}
 	total := 0.0
@@ -178,7 +190,7 @@ type costModel struct {
 }
 
 // newCostModel returns false if a device has no measured speed.
-func newCostModel(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed) (*costModel, bool) {
+func newCostModel(skeleton *meta.Model, plan devicemap.Plan, dtype string, kv meta.DType, s MachineSpeed) (*costModel, bool) {
 	for _, d := range plan.Devices {
 		if d.Device != devicemap.CPU && d.Device != devicemap.Disk && d.WeightsBytes > 0 {
 			return nil, false
@@ -189,7 +201,7 @@ func newCostModel(skeleton *meta.Model, plan devicemap.Plan, dtype string, s Mac
 		return nil, false
 	}
 	m := &costModel{skeleton: skeleton, plan: plan, speed: s, dtype: dtype, weights: float64(step), rate: s.Operations32}
-	m.elements, m.load = m.weights/bytesOfWeight(skeleton, dtype), workloadOf(skeleton)
+	m.elements, m.load = m.weights/bytesOfWeight(skeleton, dtype), workloadOf(skeleton, Options{KVDType: kv}.withDefaults(skeleton).KVDType)
 	m.products, m.kind = s.Products32, 4
 	switch f, converted := quantized(dtype); {
 	case converted && !f.Row().Exact:
@@ -238,19 +250,25 @@ func (m *costModel) byTokens(p tokenPass) (seconds float64, ok bool) {
 	return m.load.seconds(&m.speed, &rates, p)
 }
 
-// decode returns the time to compute a pass in which n sequences generate a token each, with
-// weights in memory.
-func (m *costModel) decode(n int) *float64 {
-	if seconds, ok := m.byTokens(tokenPass{tokens: n, logits: n}); ok {
+// decode returns the time to compute a pass in which n sequences generate a token each behind seen
+// tokens, with weights in memory.
+func (m *costModel) decode(n, seen int) *float64 {
+	p := tokenPass{tokens: n, logits: n, seen: seen, apart: true}
+	if seconds, ok := m.byTokens(p); ok {
 		return known(seconds)
 	}
-	return quotient(m.touched(n)-m.missed(n), m.speed.MemoryBytes)
+	seconds := quotient(m.touched(n)-m.missed(n), m.speed.MemoryBytes)
+	if seconds != nil && m.speed.MemoryBytes > 0 {
+		*seconds += m.load.attentionSeconds(&m.speed, p)
+	}
+	return seconds
 }
 
-// step returns the time of a pass in which n sequences generate a token each. Streamed weights
-// are read ahead while others compute. Missing experts are known only after their router has run.
-func (m *costModel) step(n int) *float64 {
-	ahead := slower(m.decode(n), quotient(m.streamed, m.speed.DiskBytes))
+// step returns the time of a pass in which n sequences generate a token each behind seen tokens.
+// Streamed weights are read ahead while others compute. Missing experts are known only after their
+// router has run.
+func (m *costModel) step(n, seen int) *float64 {
+	ahead := slower(m.decode(n, seen), quotient(m.streamed, m.speed.DiskBytes))
 	wait := quotient(m.missed(n), m.speed.DiskBytes)
 	if ahead == nil || wait == nil {
 		return nil

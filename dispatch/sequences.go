@@ -45,12 +45,12 @@ func (p *Planner) ChooseSequences(o Options, s MachineSpeed) int {
 // is unknown. It adds reading and computing: their overlap depends on the machine, and the
 // estimate only decides about doublings.
 func togetherPerSecond(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed, n int) float64 {
-	m, ok := newCostModel(skeleton, plan, dtype, s)
+	m, ok := newCostModel(skeleton, plan, dtype, meta.NoDType, s)
 	if !ok {
 		return 0
 	}
 	read := quotient(m.streamed+m.missed(n), s.DiskBytes)
-	compute := m.compute(tokenPass{tokens: n, logits: n})
+	compute := m.compute(tokenPass{tokens: n, logits: n, apart: true})
 	if read == nil || compute == nil || *read+*compute == 0 {
 		return 0
 	}

@@ -91,7 +91,8 @@ type benchResult struct {
 	Adapters []string   `json:"adapters,omitempty"`
 	Base     *baseRates `json:"base,omitempty"`
 
-	// Roofs are the machine's rates before and after the run. The shares use their means.
+	// Roofs are the machine's rates before and after the run. The shares use their means, and
+	// predictions the faster rates, because other work on the machine only makes a probe slower.
 	Roofs  []*probe.Rates     `json:"roofs"`
 	Ratios map[string]float64 `json:"ratios,omitempty"` // to the numbers of --compare
 }
@@ -131,7 +132,7 @@ func (r *benchResult) expect(m *dispatch.Model) {
 			*to = *v
 		}
 	}
-	set(&speed.MemoryBytes, r.MemoryReadBytesPerSecond)
+	set(&speed.MemoryBytes, r.roof(func(p *probe.Rates) float64 { return p.MemoryAt(r.Threads) }))
 	set(&speed.DiskBytes, r.DiskProbeBytesPerSecond)
 	set(&speed.Operations32, r.computed("float32", false))
 	set(&speed.Operations16, r.computed("bfloat16", r.Precision != "high"))
@@ -140,14 +141,13 @@ func (r *benchResult) expect(m *dispatch.Model) {
 	speed.Products16 = r.byTokens("bfloat16", r.Precision != "high")
 	speed.Products8 = r.byTokens(meta.Conversions()[0].String(), r.Precision != "high")
 	set(&speed.Floats, r.roof(func(p *probe.Rates) float64 { return p.FloatsPerSecond }))
-	for _, roof := range r.Roofs { // a thread that slept makes one of them long
+	for _, roof := range r.Roofs {
 		if v := roof.OperationSeconds; speed.OperationSeconds == 0 || v > 0 && v < speed.OperationSeconds {
 			speed.OperationSeconds = v
 		}
 	}
 	if len(r.Roofs) > 0 {
-		run := dispatch.Run{PromptTokens: r.PromptTokens, BatchTokens: m.BatchLimits().Tokens, Sequences: r.Batch}
-		p := dispatch.PredictRun(m.Skeleton(), m.PlanWith(r.Batch, r.PromptTokens+r.DecodeTokens), loadedAs(m.LoadedAs(), ""), speed, run)
+		p := m.PredictRun(speed, dispatch.Run{PromptTokens: r.PromptTokens, DecodeTokens: r.DecodeTokens, BatchTokens: m.BatchLimits().Tokens, Sequences: r.Batch})
 		r.Predicted = &benchSpeed{p.FirstTokenSeconds, p.TokensPerSecond, p.DiskBytesPerToken,
 			pointer(float64(m.ExpectedMemory()))}
 	}
@@ -161,24 +161,24 @@ func (r *benchResult) expect(m *dispatch.Model) {
 	}
 }
 
-// computed returns the mean rate of products with weights of a format and tokens that are rounded
-// or not.
+// computed returns the rate of products with weights of a format and tokens that are rounded or
+// not.
 func (r *benchResult) computed(format string, rounded bool) *float64 {
 	return r.roof(func(p *probe.Rates) float64 { return p.ComputeFor(format, rounded) })
 }
 
-// roof returns the mean of a number measured before and after, or nil if it was not measured.
+// roof returns the greater of a number measured before and after, or nil if it was not measured.
 func (r *benchResult) roof(of func(*probe.Rates) float64) *float64 {
-	var list []float64
+	var best *float64
 	for _, roof := range r.Roofs {
-		if v := of(roof); v > 0 {
-			list = append(list, v)
+		if v := of(roof); v > 0 && (best == nil || v > *best) {
+			best = pointer(v)
 		}
 	}
-	return mean(list)
+	return best
 }
 
-// byTokens returns the mean rates of products by their number of tokens, selected as in computed.
+// byTokens returns the rates of products by their number of tokens, selected as in computed.
 func (r *benchResult) byTokens(format string, rounded bool) (speeds []dispatch.ProductSpeed) {
 	if len(r.Roofs) == 0 {
 		return nil

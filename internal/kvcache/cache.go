@@ -72,8 +72,15 @@ func (c Config) BytesPerToken() int64 {
 
 // TokensBytes returns the memory of n tokens of one sequence over all layers, with windowed
 // layers limited to their window, and of its states. It does not round up to whole pages.
-func (c Config) TokensBytes(n int) int64 {
-	var total int64
+func (c Config) TokensBytes(n int) int64 { return c.rowsBytes(n) + heldStates*c.StateBytes() }
+
+// ReadBytes returns the bytes that a pass of one token reads and writes if n tokens of its sequence
+// are cached: their keys and values within the windows, and the states. It does not know of sparse
+// attention, which reads less.
+func (c Config) ReadBytes(n int) int64 { return c.rowsBytes(n) + 2*c.StateBytes() }
+
+// rowsBytes returns the memory of the keys and values of n tokens, limited to the windows.
+func (c Config) rowsBytes(n int) (total int64) {
 	for _, l := range c.Layers {
 		held := n
 		if l.Window > 0 {
@@ -81,7 +88,7 @@ func (c Config) TokensBytes(n int) int64 {
 		}
 		total += int64(held) * c.DType.Bytes(int64(c.row(l, l.KWidth)+c.row(l, l.VWidth)))
 	}
-	return total + heldStates*c.StateBytes()
+	return total
 }
 
 // row returns the number of stored elements of a token's keys or values.

@@ -18,3 +18,20 @@ func TestLayersOfOtherHeadsSharedPages(t *testing.T) {
 		t.Errorf("slots %+v for windows %v, want those of each layer in one group", l.slots, l.windows)
 	}
 }
+
+// TestReadBytes: a token reads the keys and values within each layer's window, and reads and writes
+// the states.
+func TestReadBytes(t *testing.T) {
+	c := Config{DType: meta.BFloat16, States: []int{10, 0}, Layers: []LayerShape{
+		{KWidth: 16, VWidth: 8, Heads: 2, Window: 8}, {KWidth: 32, Heads: 1},
+	}}
+	states := 2 * c.StateBytes()
+	if states == 0 {
+		t.Fatal("the states take no memory")
+	}
+	for n, want := range map[int]int64{0: 0, 5: 5 * (48 + 64), 100: 8*48 + 100*64} {
+		if got := c.ReadBytes(n); got != want+states {
+			t.Errorf("%d tokens: %d bytes, want %d", n, got, want+states)
+		}
+	}
+}

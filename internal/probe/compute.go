@@ -107,12 +107,9 @@ func (k kind) rate(ctx context.Context, b *cpu.Backend, o Options, variant strin
 		b.Products([]backend.Product{{Dst: y.Columns(0, rows), X: x, W: part, Rounded: k.rounded, Role: backend.Prompt}})
 		return time.Since(start), b.Sync()
 	}
-	rows := min(fewestRows*threads, most)
-	for took := time.Duration(0); rows < most && took < leastProduct && ctx.Err() == nil; {
-		rows = min(2*rows, most)
-		if took, err = run(rows); err != nil { // the first has to get its memory
-			return 0, err
-		}
+	rows, err := rowsFor(ctx, min(fewestRows*threads, most), most, run)
+	if err != nil {
+		return 0, err
 	}
 	fastest := time.Duration(math.MaxInt64)
 	for begin := time.Now(); fastest == math.MaxInt64 || time.Since(begin) < computeSlice && ctx.Err() == nil; {
@@ -123,6 +120,26 @@ func (k kind) rate(ctx context.Context, b *cpu.Backend, o Options, variant strin
 		fastest = min(fastest, took)
 	}
 	return 2 * productTokens * productCols * float64(rows) / max(fastest.Seconds(), 1e-9), nil
+}
+
+// rowsFor returns the rows, from first up to most, of a product that takes leastProduct. Each size is
+// run twice: the first run may have to wait for memory or for a thread that sleeps, and would end
+// the search at a size that is too small.
+func rowsFor(ctx context.Context, first, most int, run func(rows int) (time.Duration, error)) (int, error) {
+	rows := first
+	for took := time.Duration(0); rows < most && took < leastProduct && ctx.Err() == nil; {
+		rows = min(2*rows, most)
+		for range 2 {
+			again, err := run(rows)
+			if err != nil {
+				return 0, err
+			}
+			if took = again; took < leastProduct {
+				break
+			}
+		}
+	}
+	return rows, nil
 }
 
 // rowsWithin returns the rows of the largest product. Its operands take half of the memory, which 0 does not bound; the backend

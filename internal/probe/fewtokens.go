@@ -11,8 +11,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A TokensRate is the rate of products of some tokens with weights that come from memory. That of one token is without the time
-// that an operation takes whatever its size.
+// A TokensRate is the rate of products of some tokens with weights that come from memory. That of
+// one token excludes Rates.OperationSeconds.
 type TokensRate struct {
 	Tokens              int     `json:"tokens"`
 	OperationsPerSecond float64 `json:"operations_per_second"`
@@ -27,11 +27,15 @@ const (
 	leastSweep   = 16 << 20
 	sweepRows    = 512 // of a product: at 2048 columns about as many weights as an expert has
 	sweepWeights = sweepRows * productCols
-	// sweepRounds is how often each kind is measured, with the other kinds in between. A quarter of all products is faster than
-	// what counts: a thread that sleeps or is taken away makes those of a round slow.
-	sweepRounds = 3
+	// sweepRounds is how often each kind is measured, with the other kinds in between. The median of
+	// the fastest round counts: a thread that sleeps or is taken away makes a whole round slow.
+	sweepRounds = 5
 	// wideTokens is the number of tokens from which one product is enough: it takes long.
 	wideTokens = 256
+	// startRows is the number of rows per thread of a product that is mostly its start, and
+	// startProducts how often it is measured in a round. Together they read at most 1 MiB.
+	startRows     = 8
+	startProducts = 16
 )
 
 // A sweep multiplies piece after piece of weights that come from memory.
@@ -69,7 +73,9 @@ func (r *Rates) byTokens(ctx context.Context, b *cpu.Backend, o Options, variant
 	}
 	defer b.Free(s.gate)
 	s.x, s.y = x, y
-	took := make([][len(tokenCounts)][]time.Duration, len(kinds))
+	took := make([][len(tokenCounts)]fastestRound, len(kinds))
+	var starts fastestRound
+	rows := min(startRows*o.Threads[len(o.Threads)-1], sweepRows/4)
 	for range sweepRounds {
 		floats, err := s.floats(ctx)
 		if err != nil {
@@ -77,46 +83,78 @@ func (r *Rates) byTokens(ctx context.Context, b *cpu.Backend, o Options, variant
 		}
 		r.FloatsPerSecond = max(r.FloatsPerSecond, floats)
 		for i, k := range kinds {
-			if err := s.measure(ctx, k, variant, &took[i]); err != nil {
+			left, err := s.measure(ctx, k, variant, &took[i])
+			if err == nil && k == generating {
+				err = s.start(ctx, rows, left, variant, &starts)
+			}
+			if err != nil {
 				return err
 			}
 		}
 	}
 	for i := range kinds {
 		for at, tokens := range tokenCounts {
-			slices.Sort(took[i][at])
-			quarter := took[i][at][len(took[i][at])/4]
-			r.Compute[i].ByTokens = append(r.Compute[i].ByTokens, TokensRate{tokens, 2 * float64(tokens*sweepWeights) / max(quarter.Seconds(), 1e-9)})
+			r.Compute[i].ByTokens = append(r.Compute[i].ByTokens, TokensRate{tokens, 2 * float64(tokens*sweepWeights) / max(took[i][at].Seconds(), 1e-9)})
 		}
 	}
-	r.withoutStart()
+	if starts.known {
+		r.withoutStart(starts.Seconds(), rows)
+	}
 	return nil
 }
 
-// withoutStart sets OperationSeconds to what the products of one token took longer than reading their weights, and takes it from
-// the products of one token of all kinds.
-func (r *Rates) withoutStart() {
-	memory := r.MemoryAt(r.Compute[0].Threads)
-	for i, k := range kinds {
-		if k == generating {
-			r.OperationSeconds = max(0, 2*sweepWeights/r.Compute[i].ByTokens[0].OperationsPerSecond-float64(k.dtype.Bytes(sweepWeights))/memory)
-		}
+// A fastestRound is the least of the medians of several rounds.
+type fastestRound struct {
+	time.Duration
+	known bool
+}
+
+// add adds a round. It does nothing with an empty one.
+func (f *fastestRound) add(took []time.Duration) {
+	if len(took) == 0 {
+		return
 	}
-	for i := range r.Compute {
-		one := &r.Compute[i].ByTokens[0].OperationsPerSecond
-		took := 2 * sweepWeights / *one
-		*one = 2 * sweepWeights / max(took-r.OperationSeconds, took/2)
+	slices.Sort(took)
+	if median := took[len(took)/2]; !f.known || median < f.Duration {
+		f.Duration, f.known = median, true
 	}
 }
 
-// measure adds the times of products of a kind, by tokens.
-func (s *sweep) measure(ctx context.Context, k kind, variant string, took *[len(tokenCounts)][]time.Duration) error {
-	s.fill()
-	w, size, err := k.shape(sweepRows, variant)
+// withoutStart sets OperationSeconds, and subtracts it from the products of one token of all kinds.
+// A product of few rows took small seconds, and one of sweepRows the measured ones: on a line
+// through both, OperationSeconds is the time of a product without rows. The time of one product
+// less that of reading its weights at the rate of memory would be a difference of two large
+// numbers: it was 0 to 30 µs in probes of one idle machine.
+func (r *Rates) withoutStart(small float64, rows int) {
+	took := func(i int) float64 { return 2 * sweepWeights / r.Compute[i].ByTokens[0].OperationsPerSecond }
+	i := slices.Index(kinds, generating)
+	r.OperationSeconds = max(0, small-max(took(i)-small, 0)*float64(rows)/float64(sweepRows-rows))
+	for i := range r.Compute {
+		r.Compute[i].ByTokens[0].OperationsPerSecond = 2 * sweepWeights / max(took(i)-r.OperationSeconds, took(i)/2)
+	}
+}
+
+// start adds a round of products of one token with few rows, whose weights are in left.
+func (s *sweep) start(ctx context.Context, rows int, left []byte, variant string, took *fastestRound) error {
+	w, size, err := generating.shape(rows, variant)
 	if err != nil {
 		return err
 	}
-	left := s.memory.Data
+	p := backend.Product{Dst: s.y.Slice(0, 1).Columns(0, rows), X: s.x.Slice(0, 1), W: w, Rounded: generating.rounded, Role: backend.Generated}
+	list, _ := s.times(ctx, p, size, startProducts, left)
+	took.add(list)
+	return s.b.Sync()
+}
+
+// measure adds a round of products of a kind, by tokens. It returns the memory that no product has
+// read since it was filled.
+func (s *sweep) measure(ctx context.Context, k kind, variant string, took *[len(tokenCounts)]fastestRound) (left []byte, err error) {
+	s.fill()
+	w, size, err := k.shape(sweepRows, variant)
+	if err != nil {
+		return nil, err
+	}
+	left = s.memory.Data
 	for i, tokens := range tokenCounts {
 		n := max(1, len(s.memory.Data)/4/size)
 		if tokens >= wideTokens {
@@ -126,14 +164,23 @@ func (s *sweep) measure(ctx context.Context, k kind, variant string, took *[len(
 		if tokens == 1 {
 			p.Role = backend.Generated
 		}
-		for done := 0; done < n && len(left) >= size && (done == 0 || ctx.Err() == nil); done++ {
-			p.W.Data, left = left[:size], left[size:]
-			start := time.Now()
-			s.b.Products([]backend.Product{p})
-			took[i] = append(took[i], time.Since(start))
-		}
+		var list []time.Duration
+		list, left = s.times(ctx, p, size, n, left)
+		took[i].add(list)
 	}
-	return s.b.Sync()
+	return left, s.b.Sync()
+}
+
+// times returns how long up to n products take that each read the next size bytes of left, and the
+// rest of left.
+func (s *sweep) times(ctx context.Context, p backend.Product, size, n int, left []byte) (took []time.Duration, rest []byte) {
+	for done := 0; done < n && len(left) >= size && (done == 0 || ctx.Err() == nil); done++ {
+		p.W.Data, left = left[:size], left[size:]
+		start := time.Now()
+		s.b.Products([]backend.Product{p})
+		took = append(took, time.Since(start))
+	}
+	return took, left
 }
 
 // fill writes the weights past the caches, some at a time: an operation in between keeps the other threads awake. A thread that

@@ -55,8 +55,8 @@ type Rates struct {
 	Compute []ComputeRate `json:"compute"` // one per kind of product
 	Peaks   []PeakRate    `json:"peaks"`   // one per kind of product that the processor supports
 	Disk    *DiskRate     `json:"disk"`    // nil if no file was read
-	// OperationSeconds is the time that an operation takes whatever its size: threads begin, memory streams begin, and the last
-	// thread ends. FloatsPerSecond is the rate at which an operation that is no product reads and writes numbers. Both are 0 with
+	// OperationSeconds is the time that an operation takes whatever its size: threads begin, and the
+	// last one ends. FloatsPerSecond is the rate at which an operation that is no product reads and writes numbers. Both are 0 with
 	// little memory.
 	OperationSeconds float64 `json:"operation_seconds"`
 	FloatsPerSecond  float64 `json:"floats_per_second"`

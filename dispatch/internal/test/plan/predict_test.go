@@ -64,6 +64,7 @@ const (
 	rotary     = 2 * 4 * 8                                                  // frequencies, in float32
 	oneToken   = 3*(perLayer+2*perExpert) + 2*64 + 2*256*64 + 2*64 + rotary // norm, head, a row of the embedding
 	dense      = oneToken - 3*2*perExpert                                   // what streams where the experts' cache holds all of them
+	kvToken    = 3 * 2 * 32 * 2                                             // keys and values of a token, in bfloat16
 	everything = 3*(perLayer+8*perExpert) + 2*64 + 2*2*256*64 + rotary
 )
 
@@ -80,7 +81,8 @@ func TestPredict(t *testing.T) {
 	cpu := dispatch.Predict(m, planFor(t, m, "cpu"), "", speeds)
 	near(t, "cpu: load", cpu.LoadSeconds, everything/1e5)
 	near(t, "cpu: first token", cpu.FirstTokenSeconds, touched/1e5+touched/1e6)
-	near(t, "cpu: tokens a second", cpu.TokensPerSecond, 1e6/oneToken)
+	const cache = 9 * kvToken / 0.55 // of a context of 8 tokens and the generated one
+	near(t, "cpu: tokens a second", cpu.TokensPerSecond, 1e6/(oneToken+cache))
 	near(t, "cpu: disk bytes", cpu.DiskBytesPerToken, 0)
 
 	disk := dispatch.Predict(m, planFor(t, m, "disk"), "", speeds)
@@ -94,7 +96,7 @@ func TestPredict(t *testing.T) {
 		touched/1e5+8*float64(oneToken)/100)
 
 	half := dispatch.Predict(m, planFor(t, m, "cpu"), "int8", speeds)
-	near(t, "int8: tokens a second", half.TokensPerSecond, 1e6/float64((oneToken-rotary)/2+rotary/4))
+	near(t, "int8: tokens a second", half.TokensPerSecond, 1e6/(float64((oneToken-rotary)/2+rotary/4)+cache))
 }
 
 // TestPromptsOfConvertedWeightsHaveTheirRate: prompts were predicted from products in float32 where weights are converted.
@@ -131,10 +133,11 @@ func TestExpertsWerePredictedAtTheRateOfWholePrompts(t *testing.T) {
 	const n = 128
 	chosen := 1 - math.Pow(0.75, n)
 	rows := n * 0.25 / chosen
-	want := 1e-9*(maps*(32+(1000-32)*64/192.)+head*2+experts*chosen*(8+24*(rows-16)/48)) + (n*floats*10+2*n*(n-1)/2*12)/1e9 + fixed
+	want := 1e-9*(maps*(32+(1000-32)*64/192.)+head*2+experts*chosen*(8+24*(rows-16)/48)) + (n*floats*10+5*n*(n-1)/2*12+n*kvToken/0.55)/1e9 + fixed
+	const cache = (n+1)*kvToken/0.55 + 5*n*12 // what attention reads behind the prompt
 	run := dispatch.PredictRun(m, planFor(t, m, "cpu"), "", s, dispatch.Run{PromptTokens: n, BatchTokens: n, Sequences: 1})
 	near(t, "prompt", run.FirstTokenSeconds, want)
-	near(t, "tokens a second", run.TokensPerSecond, 1/(1e-9*2*(maps+head+experts/4)+floats*10/1e9+fixed))
+	near(t, "tokens a second", run.TokensPerSecond, 1/(1e-9*2*(maps+head+experts/4)+(floats*10+cache)/1e9+fixed))
 
 	// Two passes of half the tokens see as many positions.
 	half := dispatch.PredictRun(m, planFor(t, m, "cpu"), "", s, dispatch.Run{PromptTokens: n, BatchTokens: n / 2, Sequences: 1})
@@ -144,7 +147,45 @@ func TestExpertsWerePredictedAtTheRateOfWholePrompts(t *testing.T) {
 	// Weights of half the size take half the time to read from memory.
 	s.Products8, s.Operations8 = s.Products16, s.Operations16
 	eight := dispatch.PredictRun(m, planFor(t, m, "cpu"), "q4_0", s, dispatch.Run{PromptTokens: n, BatchTokens: n, Sequences: 1})
-	near(t, "tokens a second in 4.5 bits of 8.5", eight.TokensPerSecond, 1/((2e-9-4./8*1e-9)*(maps+head+experts/4)+floats*10/1e9+fixed))
+	near(t, "tokens a second in 4.5 bits of 8.5", eight.TokensPerSecond, 1/((2e-9-4./8*1e-9)*(maps+head+experts/4)+(floats*10+cache)/1e9+fixed))
+}
+
+// TestGeneratedTokensWerePredictedWithoutTheKVCache: tokens behind a long prompt were predicted to
+// be as fast as the first ones.
+func TestGeneratedTokensWerePredictedWithoutTheKVCache(t *testing.T) {
+	m := mixture(t)
+	s := dispatch.MachineSpeed{MemoryBytes: 1e9, DiskBytes: 1e9, Operations16: 512e6, Floats: 1e9,
+		Products16: []dispatch.ProductSpeed{{Tokens: 1, Operations: 1e9}, {Tokens: 16, Operations: 4e9}}}
+	seconds := func(s dispatch.MachineSpeed, r dispatch.Run) float64 {
+		r.BatchTokens, r.Sequences = 4096, max(r.Sequences, 1)
+		return float64(r.Sequences) / *dispatch.PredictRun(m, planFor(t, m, "cpu"), "", s, r).TokensPerSecond
+	}
+	const (
+		heads = 3 * 4
+		reads = kvToken / 0.55 // of a cached token, in bytes
+	)
+	short := seconds(s, dispatch.Run{PromptTokens: 100})
+	for _, c := range []struct {
+		what string
+		run  dispatch.Run
+		want float64
+	}{
+		{"2,000 tokens", dispatch.Run{PromptTokens: 2000}, 1900 * (reads + 5*heads)},
+		{"the middle of the answer", dispatch.Run{PromptTokens: 1000, DecodeTokens: 2000}, 1900 * (reads + 5*heads)},
+		{"a float32 cache", dispatch.Run{PromptTokens: 2000, KVDType: meta.Float32}, 1900*(2*reads+5*heads) + 101*reads},
+	} {
+		if got, want := seconds(s, c.run)-short, c.want/1e9; math.Abs(got-want) > 1e-6*want {
+			t.Errorf("behind %s a token takes %v s more, want %v", c.what, got, want)
+		}
+	}
+	one := seconds(s, dispatch.Run{PromptTokens: 2000, Sequences: 8}) - seconds(s, dispatch.Run{PromptTokens: 100, Sequences: 8})
+	if want := 8 * 1900 * (reads + 5*heads) / 1e9; math.Abs(one-want) > 1e-6*want {
+		t.Errorf("8 sequences take %v s more, want %v", one, want)
+	}
+	s.Floats, s.Products16 = 0, nil
+	if got, want := seconds(s, dispatch.Run{PromptTokens: 2000})-seconds(s, dispatch.Run{PromptTokens: 100}), 1900*reads/1e9; math.Abs(got-want) > 1e-6*want {
+		t.Errorf("without rates by tokens: %v s more, want %v", got, want)
+	}
 }
 
 func TestPredictSaysWhatIsNotKnown(t *testing.T) {
