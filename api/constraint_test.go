@@ -69,6 +69,7 @@ func TestARandomModelEmitsOnlyValidDocuments(t *testing.T) {
 	}
 	date := regexp.MustCompile(`^\d{4}-[01]\d-[0-3]\d!$`)
 	letters := regexp.MustCompile(`^\p{Lu}[\p{L} ]{2,60}$`)
+	address := regexp.MustCompile(`^\S{1,64}@\S{1,255}$`)
 	cases := map[string]struct {
 		fields obj
 		fault  func(string) string
@@ -82,6 +83,7 @@ func TestARandomModelEmitsOnlyValidDocuments(t *testing.T) {
 		"structured_outputs.regex":   {obj{"structured_outputs": obj{"regex": `\d{4}-[01]\d-[0-3]\d!`}}, faultUnless(date.MatchString)},
 		"guided_regex":               {obj{"guided_regex": `[0-9]{4}-[01]\d-[0-3]\d!`}, faultUnless(date.MatchString)},
 		"a regex of many letters":    {obj{"guided_regex": `\p{Lu}[\p{L} ]{2,60}`}, faultUnless(letters.MatchString)},
+		"a regex with large counts":  {obj{"guided_regex": `\S{1,64}@\S{1,255}`}, faultUnless(address.MatchString)},
 		"grammar":                    {obj{"grammar": sumGrammar}, faultUnless(isSum)},
 		"guided_grammar":             {obj{"guided_grammar": sumGrammar}, faultUnless(isSum)},
 		"structured_outputs.grammar": {obj{"structured_outputs": obj{"grammar": sumGrammar}}, faultUnless(isSum)},

@@ -206,29 +206,31 @@ func (c *Constraint) position(b *grammar.Builder) (grammar.Pos, error) {
 		}
 		return b.Term(b.Terminal(d), grammar.Return), nil
 	}
-	t, err := matching(b, c.Regex)
-	if err != nil {
-		return grammar.Fail, err
-	}
-	return b.Term(t, grammar.Return), nil
+	return matching(b, c.Regex)
 }
 
-// matching returns a terminal that matches the texts of a regular expression.
-func matching(b *grammar.Builder, src string) (*grammar.Terminal, error) {
+// matching returns a position that reads the texts of a regular expression.
+func matching(b *grammar.Builder, src string) (grammar.Pos, error) {
 	if open, least, most, ok := regex.Uncount(src, true); ok {
 		d, err := regex.Text(open, b.Budget)
 		if err != nil {
-			return nil, err
+			return grammar.Fail, err
 		}
 		if counted, ok := b.Terminal(d).CountedText(least, most); ok {
-			return counted, nil
+			return b.Term(counted, grammar.Return), nil
 		}
 	}
-	d, err := regex.Text(src, b.Budget)
-	if err != nil {
-		return nil, err
+	d, err := regex.Cheap(b.Budget, func(small *dfa.Budget) (*dfa.DFA, error) { return regex.Text(src, small) })
+	if errors.Is(err, dfa.ErrTooLarge) {
+		if at, ok := regex.AppendText(b, src, grammar.Return); ok {
+			return at, nil
+		}
+		d, err = regex.Text(src, b.Budget)
 	}
-	return b.Terminal(d), nil
+	if err != nil {
+		return grammar.Fail, err
+	}
+	return b.Term(b.Terminal(d), grammar.Return), nil
 }
 
 // refusal converts an error of the grammar into a *wire.Error.

@@ -56,7 +56,7 @@ var allowed = map[string][]string{
 	"internal/grammar/grammartest": {}, // for tests
 	"internal/grammar":             {"internal/grammar/dfa", "internal/grammar/vocab"},
 	"internal/grammar/jsontext":    {"internal/grammar/dfa"},
-	"internal/grammar/regex":       {"internal/grammar/dfa"},
+	"internal/grammar/regex":       {"internal/grammar", "internal/grammar/dfa"},
 	"internal/grammar/lark":        {"internal/grammar", "internal/grammar/dfa", "internal/grammar/regex"},
 	"internal/grammar/gbnf":        {"internal/grammar", "internal/grammar/dfa"},
 	"internal/grammar/jsonschema":  {"internal/grammar", "internal/grammar/dfa", "internal/grammar/jsontext", "internal/grammar/regex", "internal/jsonscan", "internal/layout"},

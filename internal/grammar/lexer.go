@@ -26,10 +26,10 @@ type lexer struct {
 	counted *counts // nil if characters cannot be counted
 }
 
-// counts returns the character positions of the automaton of a JSON string or, if text is set, of a
-// plain text. text must always be the same for one lexer.
-func (l *lexer) counts(text bool) *counts {
-	l.once.Do(func() { l.counted = newCounts(l.d, text) })
+// counts returns the character positions of the automaton. of must always be the same for one
+// lexer.
+func (l *lexer) counts(of counting) *counts {
+	l.once.Do(func() { l.counted = newCounts(l.d, of) })
 	return l.counted
 }
 

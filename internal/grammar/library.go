@@ -85,17 +85,22 @@ func (t *Terminal) DFA() *dfa.DFA {
 // count characters, because the limits exclude too many of its strings. The caller then intersects
 // automata.
 func (t *Terminal) Counted(least, most int) (counted *Terminal, ok bool) {
-	return t.withCounts(false, least, most)
+	return t.withCounts(wholeString, least, most)
+}
+
+// CountedPart is Counted for the automaton of a part of a JSON string, without the quotes.
+func (t *Terminal) CountedPart(least, most int) (counted *Terminal, ok bool) {
+	return t.withCounts(stringPart, least, most)
 }
 
 // CountedText is Counted for the automaton of a plain text, without quotes and escapes. A terminal
-// may be used with one of the two only.
+// may be used with one of the three only.
 func (t *Terminal) CountedText(least, most int) (counted *Terminal, ok bool) {
-	return t.withCounts(true, least, most)
+	return t.withCounts(plainText, least, most)
 }
 
-func (t *Terminal) withCounts(text bool, least, most int) (counted *Terminal, ok bool) {
-	c := t.lex.counts(text)
+func (t *Terminal) withCounts(of counting, least, most int) (counted *Terminal, ok bool) {
+	c := t.lex.counts(of)
 	if c == nil {
 		return nil, false
 	}

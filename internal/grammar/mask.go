@@ -26,8 +26,16 @@ func (g *Grammar) mask(s *state) (*mask, error) {
 	}
 	m := &mask{}
 	for _, h := range s.heads {
-		if err := g.addHead(m, h); err != nil {
+		many, err := g.addHead(m, h)
+		if err == nil && many {
+			m = &mask{}
+			err = g.walk(m, g.vocab.Trie, 0, int32(g.vocab.Trie.Len()), s)
+		}
+		if err != nil {
 			return nil, err
+		}
+		if many {
+			break
 		}
 	}
 	m.settle(g.vocab.Words)
@@ -36,8 +44,13 @@ func (g *Grammar) mask(s *state) (*mask, error) {
 	return m, nil
 }
 
-// addHead adds the tokens that one head can read.
-func (g *Grammar) addHead(m *mask, h head) error {
+// manyExits: if tokens leave a terminal at more than this part of the vocabulary's nodes, the whole
+// vocabulary is read through the grammar instead.
+const manyExits = 16
+
+// addHead adds the tokens that one head can read. many reports that it did not, as very many of
+// them continue after the head's terminal.
+func (g *Grammar) addHead(m *mask, h head) (many bool, err error) {
 	o := &g.ops[h.at]
 	t := g.terms[o.arg]
 	l := t.lex.local(t.state(h.q), t.counts)
@@ -58,25 +71,30 @@ func (g *Grammar) addHead(m *mask, h head) error {
 		m.add(l, minus)
 	}
 	if len(l.groups) == 0 {
-		return nil
+		return false, nil
 	}
 	rest, err := g.closure([]place{{o.next, h.frame}})
 	if err != nil {
-		return err
+		return false, err
 	}
-	from := len(m.ids)
+	from, nodes, read := len(m.ids), 0, []*exits(nil)
 	for i := range l.groups {
-		e := &l.groups[i]
-		if !g.reads(rest, e.b) {
-			continue
+		if e := &l.groups[i]; g.reads(rest, e.b) {
+			read = append(read, e)
+			nodes += len(e.nodes)
 		}
+	}
+	if nodes > g.vocab.Trie.Len()/manyExits {
+		return true, nil
+	}
+	for _, e := range read {
 		trie := l.trie(g.vocab, e, need, rem)
 		if err := g.walk(m, trie, 0, int32(trie.Len()), rest); err != nil {
-			return err
+			return false, err
 		}
 	}
 	m.ids = m.ids[:from+len(without(m.ids[from:], minus))]
-	return nil
+	return false, nil
 }
 
 // reads reports whether s can read byte b.
@@ -104,7 +122,7 @@ func (g *Grammar) walk(m *mask, t *vocab.Trie, from, end int32, s *state) error 
 		if err != nil {
 			return err
 		}
-		if g.steps -= 2; g.steps < 0 {
+		if g.steps -= 2; g.steps < 0 || g.bytes > maxMaskBytes {
 			return errTooAmbiguous
 		}
 		if to == nil {

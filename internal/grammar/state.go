@@ -80,6 +80,7 @@ type edge struct {
 // Limits of cached data and of work.
 const (
 	maxGrammarBytes = 1 << 20
+	maxMaskBytes    = 16 * maxGrammarBytes // before a mask fails
 	maxHeads        = 1 << 14
 	stepsPerMask    = 20_000_000 // moves of heads
 )
@@ -232,7 +233,7 @@ func (g *Grammar) follow(o *op, f *frame) {
 // intern returns the state of g.heads and g.ends.
 func (g *Grammar) intern() *state {
 	slices.SortFunc(g.heads, compareHeads)
-	g.heads = slices.Compact(g.heads)
+	g.heads = g.prune(slices.Compact(g.heads))
 	g.key = g.key[:0]
 	for _, h := range g.heads {
 		g.key = binary.LittleEndian.AppendUint32(g.key, uint32(h.at))
@@ -303,6 +304,9 @@ func (g *Grammar) step(s *state, b byte) (*state, error) {
 			return nil, err
 		}
 		to = g.intern()
+		if g.steps < 0 {
+			return nil, errTooAmbiguous
+		}
 	}
 	s.next = append(s.next, edge{b, to})
 	g.bytes += 16

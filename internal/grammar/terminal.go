@@ -61,23 +61,32 @@ func (t *Terminal) state(q int64) int32 {
 }
 
 func (t *Terminal) accepts(q int64) bool {
-	if t.counts != nil && t.counts.text && q/int64(t.lex.d.States()) < t.min {
+	if t.counts != nil && t.counts.of != wholeString && q/int64(t.lex.d.States()) < t.min {
 		return false
 	}
 	return t.lex.d.Accepts(t.state(q))
 }
 
 func (t *Terminal) continues(q int64) bool {
-	if t.counts != nil && t.counts.text && t.max >= 0 && q/int64(t.lex.d.States()) >= t.max && t.counts.boundary[t.state(q)] {
+	if t.counts != nil && t.counts.of != wholeString && t.max >= 0 && q/int64(t.lex.d.States()) >= t.max && t.counts.boundary[t.state(q)] {
 		return false
 	}
 	return t.lex.d.Continues(t.state(q))
 }
 
-// counts says which states of the automaton of a JSON string are between two characters, and how
-// many characters the shortest rest of the string has.
+// counting is the kind of text whose characters are counted.
+type counting uint8
+
+const (
+	wholeString counting = iota // a JSON string with its quotes
+	stringPart                  // a part of a JSON string, without quotes
+	plainText                   // a text without quotes and escapes
+)
+
+// counts says which states of the automaton of a text are between two characters, and how many
+// characters the shortest rest of the text has.
 type counts struct {
-	text     bool  // the string is a plain text, without quotes and escapes
+	of       counting
 	start    int32 // before the quote; -1 if there is none
 	boundary []bool
 	final    []bool
@@ -175,9 +184,9 @@ func (p phase) afterText(b byte) phase {
 	return atBoundary
 }
 
-// newCounts finds the characters of d, which is the automaton of a JSON string with its quotes, or
-// of a plain text. It returns nil if a state does not determine the position within a character.
-func newCounts(d *dfa.DFA, text bool) *counts {
+// newCounts finds the characters of d. It returns nil if a state does not determine the position
+// within a character.
+func newCounts(d *dfa.DFA, of counting) *counts {
 	n := d.States()
 	phases := make([]phase, n)
 	seen := make([]bool, n)
@@ -188,8 +197,11 @@ func newCounts(d *dfa.DFA, text bool) *counts {
 	}
 	seen[d.Start()] = true
 	after := phase.after
-	if text {
-		phases[d.Start()], after = atBoundary, phase.afterText
+	if of != wholeString {
+		phases[d.Start()] = atBoundary
+	}
+	if of == plainText {
+		after = phase.afterText
 	}
 	for len(work) > 0 {
 		s := work[len(work)-1]
@@ -212,8 +224,8 @@ func newCounts(d *dfa.DFA, text bool) *counts {
 			}
 		}
 	}
-	c := &counts{text: text, start: d.Start(), boundary: make([]bool, n), final: make([]bool, n), least: make([]int32, n)}
-	if text {
+	c := &counts{of: of, start: d.Start(), boundary: make([]bool, n), final: make([]bool, n), least: make([]int32, n)}
+	if of != wholeString {
 		c.start = -1
 	}
 	for s, p := range phases {
@@ -230,7 +242,7 @@ func (c *counts) measure(from [][]int32, d *dfa.DFA) {
 	var near, next []int32 // at this distance, and at the next one
 	for s := range c.least {
 		c.least[s] = far
-		if c.final[s] || c.text && d.Accepts(int32(s)) {
+		if c.final[s] || c.of != wholeString && d.Accepts(int32(s)) {
 			c.least[s] = 0
 			near = append(near, int32(s))
 		}

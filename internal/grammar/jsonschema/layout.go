@@ -54,6 +54,9 @@ func (c *compiler) word(json string) string {
 // text returns a position that reads a string, then next.
 func (c *compiler) text(t *str, path string, next grammar.Pos) (grammar.Pos, error) {
 	if c.kind() != layout.Bare {
+		if at, ok := c.counted(t, next); ok {
+			return at, nil
+		}
 		term, err := c.strTerminal(t, path)
 		if err != nil {
 			return grammar.Fail, err

@@ -42,9 +42,11 @@ func (c *compiler) property(o *record, name string) (conj, error) {
 }
 
 // patternDFA returns the automaton of the strings that match a pattern.
-func (c *compiler) patternDFA(p place) (*dfa.DFA, error) {
+func (c *compiler) patternDFA(p place) (*dfa.DFA, error) { return c.patternWithin(p, c.b.Budget) }
+
+func (c *compiler) patternWithin(p place, budget *dfa.Budget) (*dfa.DFA, error) {
 	t, err := c.b.Library().Shared("pattern "+p.text, func() (*dfa.DFA, error) {
-		d, err := regex.Quoted(p.text, jsontext.Char, c.b.Budget)
+		d, err := regex.Quoted(p.text, jsontext.Char, budget)
 		if err != nil {
 			return nil, patternError(p, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/dfa"
 	"github.com/heftai/heft/internal/grammar/jsontext"
+	"github.com/heftai/heft/internal/grammar/regex"
 	"github.com/heftai/heft/internal/layout"
 )
 
@@ -59,6 +60,20 @@ func (c *compiler) strTerminal(t *str, path string) (*grammar.Terminal, error) {
 		}
 		return d, err
 	})
+}
+
+// counted returns a position that reads the strings of t, then next, if t is one pattern whose
+// automaton would be large, and whose repetitions can be counted instead.
+func (c *compiler) counted(t *str, next grammar.Pos) (at grammar.Pos, ok bool) {
+	if len(t.patterns) != 1 || len(t.formats)+len(t.not) > 0 || t.texts != nil || c.kind() == layout.Tags {
+		return grammar.Fail, false
+	}
+	pattern := t.patterns[0]
+	_, err := regex.Cheap(c.b.Budget, func(small *dfa.Budget) (*dfa.DFA, error) { return c.patternWithin(pattern, small) })
+	if err == nil {
+		return grammar.Fail, false
+	}
+	return regex.AppendQuoted(c.b, pattern.text, jsontext.Char, t.min, t.max, next)
 }
 
 // key returns a key that identifies the set of strings.
