@@ -206,7 +206,7 @@ func (m grpo) prepare(s *student) (loop, error) {
 		}
 	}
 	if s.generates() {
-		if g.roller, err = s.newRoller(); err != nil {
+		if g.completer, err = s.newCompleter(); err != nil {
 			return nil, err
 		}
 	}
@@ -230,7 +230,7 @@ type grouper struct {
 	objective  train.GRPO
 	meter      *train.Meter
 	reference  *model.Model
-	roller     *roller // nil if the data has the completions
+	completer  *completer // nil if the data has the completions
 	loop       loop
 	kept       [][]*rollout // the previous window
 	evaluating bool
@@ -259,8 +259,8 @@ func (g *grouper) ready(ctx context.Context, batches [][]*rollout) error {
 // complete generates and rewards completions, unless they are given, and computes advantages. In
 // training all ranks must call it together.
 func (g *grouper) complete(ctx context.Context, all []*rollout) error {
-	if g.roller != nil {
-		if err := g.roller.generate(ctx, all, g.loop.State().GlobalStep, g.evaluating); err != nil {
+	if g.completer != nil {
+		if err := g.completer.generate(ctx, all, g.loop.State().GlobalStep, g.evaluating); err != nil {
 			return err
 		}
 	}

@@ -142,7 +142,7 @@ func TestGenerationUsesTheWeightsOfTheStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.close()
-		r, err := s.newRoller()
+		r, err := s.newCompleter()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func TestGenerationUsesTheWeightsOfTheStep(t *testing.T) {
 }
 
 // compareWithTape generates a completion and computes its log-probabilities on a tape.
-func compareWithTape(t *testing.T, s *student, r *roller, prompt []int32) {
+func compareWithTape(t *testing.T, s *student, r *completer, prompt []int32) {
 	t.Helper()
 	stream, err := r.engine.Submit(t.Context(), engine.Request{Prompt: prompt, MaxTokens: 12, Seed: 5, LogProbs: true, Adapter: r.adapter, Params: sample.Params{Temperature: 1}})
 	if err != nil {

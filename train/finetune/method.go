@@ -54,7 +54,7 @@ func (j *job) beta() float64 {
 const ownBeta = -1
 
 // methods are the methods by their name in --method.
-var methods = map[string]method{"sft": texting{}, "dpo": dpo{}, "orpo": orpo{}, "kto": kto{}, "grpo": grpo{}, "reward": rewardModel{}}
+var methods = map[string]method{"sft": sft{}, "dpo": dpo{}, "orpo": orpo{}, "kto": kto{}, "grpo": grpo{}, "reward": rewardModel{}}
 
 // method returns the method of --method, which checkNames has checked.
 func (j *job) method() method { return methods[j.Method] }

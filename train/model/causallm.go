@@ -243,7 +243,7 @@ func (p *pass) adapt(rows int, dropout tensor.RandomSource) error {
 		return fmt.Errorf("model: %w", err)
 	}
 	if rate := a.Config.Dropout; p.learns && dropout != nil && rate > 0 {
-		p.given.Drops = newDrops(dropout, rate)
+		p.given.Drops = newDropMask(dropout, rate)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ const (
 
 // noteDraws records how many random numbers a pass has drawn.
 func (p *pass) noteDraws() {
-	d, ok := p.given.Drops.(*drops)
+	d, ok := p.given.Drops.(*dropMask)
 	if !ok || d == nil {
 		return
 	}
@@ -208,7 +208,7 @@ func (g *group) enter(tp *tensor.Tape) (err error) {
 			return err
 		}
 		p.ready()
-		if d, ok := p.given.Drops.(*drops); ok {
+		if d, ok := p.given.Drops.(*dropMask); ok {
 			d.draw(g.m.adapter.inputs() * p.layout.count()) // before the next pass draws
 		}
 	}

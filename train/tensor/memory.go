@@ -9,8 +9,8 @@ import (
 // [Tape.Within]. If all batches have one shape, a training loop allocates nothing after its first
 // step.
 
-// shelf is spare memory of one length.
-type shelf struct {
+// spareMemory is spare memory of one length.
+type spareMemory struct {
 	free [][]float32
 	pass int // last pass in which any of it was used
 }
@@ -73,7 +73,7 @@ func (tp *Tape) giveBack(buf []float32) {
 	}
 	s := tp.spare[len(buf)]
 	if s == nil {
-		s = &shelf{}
+		s = &spareMemory{}
 		tp.spare[len(buf)] = s
 	}
 	s.pass = tp.pass

@@ -39,7 +39,7 @@ type Tape struct {
 	uses      map[used]*Tensor
 	acquired  []*Tensor              // of uses, whose values are not always in memory
 	grads     []*Parameter           // whose gradients are acquired
-	spare     map[int]*shelf         // memory for reuse, by length
+	spare     map[int]*spareMemory   // memory for reuse, by length
 	scope     int                    // depth of Within
 	lent      []weak.Pointer[Tensor] // memory that is reclaimed at the end of the pass
 	prune     int                    // the length of lent at which collected tensors are removed
@@ -48,7 +48,7 @@ type Tape struct {
 // NewTape returns an empty tape. If the kernel variant is unknown, that is the tape's first
 // error.
 func NewTape(o Options) *Tape {
-	tp := &Tape{threads: o.Threads, autocast: o.Autocast, uses: map[used]*Tensor{}, spare: map[int]*shelf{}}
+	tp := &Tape{threads: o.Threads, autocast: o.Autocast, uses: map[used]*Tensor{}, spare: map[int]*spareMemory{}}
 	if tp.threads <= 0 {
 		tp.threads = runtime.GOMAXPROCS(0)
 	}

@@ -39,8 +39,8 @@ type Reading struct {
 	change []func() error
 }
 
-// Then adds a change.
-func (r *Reading) Then(f func() error) { r.change = append(r.change, f) }
+// Defer adds a change, which Apply makes.
+func (r *Reading) Defer(f func() error) { r.change = append(r.change, f) }
 
 // Apply makes the changes in order. It stops at the first error and returns it.
 func (r *Reading) Apply() error {

@@ -79,9 +79,9 @@ func (r *Rank) backward(ctx context.Context, loss *tensor.Tensor, scale float32)
 	if len(r.Group.Modules) == 1 { // every pass reaches it, so its buckets need not wait for the end
 		return r.overlapped(ctx, loss, scale)
 	}
-	before := r.Group.SetAside()
+	before := r.Group.TakeGradients()
 	err := tensor.Backward(loss, scale)
-	reached := r.Group.PutBack(before)
+	reached := r.Group.RestoreGradients(before)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (r *Rank) Join(ctx context.Context, f func(context.Context) error) error {
 	}
 	last := true
 	for {
-		active, err := g.Roll(ctx, false)
+		active, err := g.AnyActive(ctx, false)
 		if err != nil {
 			return err
 		}

@@ -79,7 +79,7 @@ func (g *Group) Begin(ctx context.Context, reached []bool) (*Pass, error) {
 		return nil, nil
 	}
 	if g.Joining {
-		if _, err := g.Roll(ctx, true); err != nil {
+		if _, err := g.AnyActive(ctx, true); err != nil {
 			return nil, err
 		}
 	}

@@ -42,7 +42,7 @@ func NewModule(m tensor.Module) (*Module, error) {
 type Group struct {
 	Comm    collective.Comm
 	Modules []*Module
-	// Joining reports whether ranks may have different numbers of batches; see Roll.
+	// Joining reports whether ranks may have different numbers of batches; see AnyActive.
 	Joining bool
 	// Strategy is the way in which ranks share the work; nil means [Replicated].
 	Strategy Strategy
@@ -128,9 +128,10 @@ func (g *Group) Find(m tensor.Module) *Module {
 	return nil
 }
 
-// SetAside removes the gradients of the modules, so that [Group.PutBack] can tell which modules a
-// backward pass reaches. With one module it does nothing, because every pass reaches it.
-func (g *Group) SetAside() [][][]float32 {
+// TakeGradients removes the gradients of the modules, so that [Group.RestoreGradients] can tell
+// which modules a backward pass reaches. With one module it does nothing, because every pass
+// reaches it.
+func (g *Group) TakeGradients() [][][]float32 {
 	if len(g.Modules) < 2 {
 		return nil
 	}
@@ -143,9 +144,9 @@ func (g *Group) SetAside() [][][]float32 {
 	return grads
 }
 
-// PutBack restores the gradients that SetAside removed. It reports which modules the pass in
-// between reached.
-func (g *Group) PutBack(before [][][]float32) []bool {
+// RestoreGradients restores the gradients that TakeGradients removed. It reports which modules the
+// pass in between reached.
+func (g *Group) RestoreGradients(before [][][]float32) []bool {
 	reached := make([]bool, len(g.Modules))
 	if before == nil {
 		for i := range reached {
@@ -170,8 +171,9 @@ func (g *Group) PutBack(before [][][]float32) []bool {
 	return reached
 }
 
-// Roll tells the other ranks whether this one has more batches, and reports whether any rank has.
-func (g *Group) Roll(ctx context.Context, active bool) (bool, error) {
+// AnyActive tells the other ranks whether this one has more batches, and reports whether any rank
+// has.
+func (g *Group) AnyActive(ctx context.Context, active bool) (bool, error) {
 	all, err := collective.AllGather(ctx, g.Comm, active)
 	if err != nil {
 		return false, fmt.Errorf("train: join: %w", err)

@@ -64,7 +64,7 @@ func (s *Store) readModules(r *checkpoint.Reading) error {
 		if err != nil {
 			return err
 		}
-		r.Then(set)
+		r.Defer(set)
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func (s *Store) readOptimizers(r *checkpoint.Reading) error {
 		if err := checkpoint.ReadOptimizer(path, func(optim.OptimizerState) error { return nil }); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		r.Then(func() error { return within(name, checkpoint.ReadOptimizer(path, x.LoadState)) })
+		r.Defer(func() error { return within(name, checkpoint.ReadOptimizer(path, x.LoadState)) })
 	}
 	return nil
 }
@@ -99,14 +99,14 @@ func (s *Store) readOthers(r *checkpoint.Reading) error {
 		if err != nil {
 			return err
 		}
-		r.Then(func() error { return x.LoadState(state) })
+		r.Defer(func() error { return x.LoadState(state) })
 	}
 	if scaler := s.Rank.Scaler; scaler != nil {
 		state, err := checkpoint.ReadJSON[optim.ScalerState](r, checkpoint.ScalerFile)
 		if err != nil {
 			return err
 		}
-		r.Then(func() error { return scaler.LoadState(state) })
+		r.Defer(func() error { return scaler.LoadState(state) })
 	}
 	for i, x := range s.registered {
 		name := checkpoint.CustomFile(i)
@@ -114,7 +114,7 @@ func (s *Store) readOthers(r *checkpoint.Reading) error {
 		if err != nil {
 			return err
 		}
-		r.Then(func() error { return within(name, x.LoadStateDict(b)) })
+		r.Defer(func() error { return within(name, x.LoadStateDict(b)) })
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (s *Store) readOwn(r *checkpoint.Reading) error {
 	if err := s.checkLoaders(name, loaders); err != nil {
 		return err
 	}
-	r.Then(func() error {
+	r.Defer(func() error {
 		*s.Rank.Generator = *g
 		at := &s.Rank.Position
 		at.Step, at.Window, at.Ended = own.Step, own.Window, own.Ended
@@ -177,7 +177,7 @@ func (s *Store) readAdditional(r *checkpoint.Reading, first ownState, loaders []
 	if err := s.checkLoaders(checkpoint.RankFile(0), loaders); err != nil {
 		return err
 	}
-	r.Then(func() error {
+	r.Defer(func() error {
 		at := &s.Rank.Position
 		at.Step, at.Window, at.Ended = first.Step, first.Window, first.Ended
 		return s.restoreLoaders(checkpoint.RankFile(0), loaders)
@@ -252,7 +252,7 @@ func (s *Store) readGradients(r *checkpoint.Reading) error {
 	for _, g := range s.gradients() {
 		t, ok := ck.Lookup(g.Name)
 		if !ok {
-			r.Then(func() error { g.Param.ZeroGrad(); return nil })
+			r.Defer(func() error { g.Param.ZeroGrad(); return nil })
 			continue
 		}
 		b, err := t.Bytes()
@@ -263,7 +263,7 @@ func (s *Store) readGradients(r *checkpoint.Reading) error {
 			return fmt.Errorf("%s: tensor %q has %d bytes, want %d", filepath.Base(path), g.Name, len(b), 4*g.Param.Len())
 		}
 		grad := checkpoint.Floats(b)
-		r.Then(func() error { g.Param.SetGrad(grad); return nil })
+		r.Defer(func() error { g.Param.SetGrad(grad); return nil })
 	}
 	return nil
 }

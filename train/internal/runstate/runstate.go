@@ -222,10 +222,10 @@ func noOlder(dir string) string {
 	return "no older checkpoint in " + dir + " can be read: start again without resuming"
 }
 
-// WayOut returns advice on which checkpoint to load when another one in dir is not readable.
+// AdviseOlder returns advice on which checkpoint to load when another one in dir is not readable.
 // names are the older ones, as rank 0 knows them. also is as for LoadNewest. All ranks must call
 // it.
-func (s *Store) WayOut(ctx context.Context, dir string, names []string, also func(dir string) error) string {
+func (s *Store) AdviseOlder(ctx context.Context, dir string, names []string, also func(dir string) error) string {
 	all, err := collective.AllGather(ctx, s.Rank.Comm, names)
 	if err != nil {
 		return noOlder(dir)

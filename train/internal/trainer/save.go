@@ -69,7 +69,7 @@ func (t *Trainer[B]) resume(ctx context.Context) error {
 		}
 		if err != nil && ctx.Err() == nil {
 			dir, names := older(f.From)
-			err = fmt.Errorf("%w; %s", err, t.c.Store.WayOut(ctx, dir, names, read))
+			err = fmt.Errorf("%w; %s", err, t.c.Store.AdviseOlder(ctx, dir, names, read))
 		}
 		if err != nil {
 			return fmt.Errorf("train: load state: %w", errtext.Below("train", err))

@@ -9,25 +9,25 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// texting learns the tokens of texts and answers.
-type texting struct{}
+// sft learns the tokens of texts and answers.
+type sft struct{}
 
-func (texting) check(j *job) error {
+func (sft) check(j *job) error {
 	if !(j.LabelSmoothing >= 0 && j.LabelSmoothing < 1) {
 		return misusef("got --label-smoothing %v, want 0 or more and less than 1", j.LabelSmoothing)
 	}
 	return nil
 }
 
-func (texting) usual() usual { return usual{rate: 5e-5, adapterRate: 2e-4, unit: "learned tok"} }
+func (sft) usual() usual { return usual{rate: 5e-5, adapterRate: 2e-4, unit: "learned tok"} }
 
-func (texting) metrics(*job) []string { return append([]string{"perplexity"}, tokenMetrics...) }
+func (sft) metrics(*job) []string { return append([]string{"perplexity"}, tokenMetrics...) }
 
-// tokenMetrics are the metrics of the token distributions that texting measures, as TRL's
+// tokenMetrics are the metrics of the token distributions that sft measures, as TRL's
 // SFTTrainer does.
 var tokenMetrics = []string{"entropy", "mean_token_accuracy"}
 
-func (texting) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
+func (sft) read(j *job, tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
 	var s sampleSet[data.Sequence]
 	reads := func(cuts bool) func(path string) (made[data.Sequence], error) {
 		return func(path string) (made[data.Sequence], error) { return j.tokenize(path, tokenizer, o, cuts) }
@@ -74,7 +74,7 @@ func (j *job) pack(all made[data.Sequence]) (made[data.Sequence], error) {
 	})
 }
 
-func (texting) prepare(s *student) (loop, error) {
+func (sft) prepare(s *student) (loop, error) {
 	r := &reader{student: s, meter: train.NewBatchMeter(tokenMetrics...)}
 	c := train.TrainerConfig[data.TokenBatch]{Model: s.model, ComputeLoss: r.loss, ComputeLosses: r.losses, Items: labels, Tokens: tokens, EvaluateBatch: r.evaluate, Meter: r.meter}
 	return fit(s, c, data.PadTokens(data.Padding{ID: s.data.pad}))

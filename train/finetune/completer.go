@@ -20,13 +20,13 @@ import (
 	"github.com/heftai/heft/train/data"
 )
 
-// roller generates completions with a student's weights, on the engine that serve uses, and rewards
-// them.
+// completer generates completions with a student's weights, on the engine that serve uses, and
+// rewards them.
 //
 // With an adapter, the engine's model is the base, whose memory mapping it shares. It loads the
 // adapter of each step from a temporary folder. A model that trains as a whole is written to a
 // temporary folder at each step and opened again.
-type roller struct {
+type completer struct {
 	s         *student
 	tokenizer *data.Tokenizer
 	stop      []int32
@@ -42,9 +42,10 @@ type roller struct {
 // rollDir is the prefix of temporary folders in the output folder.
 const rollDir = ".rollout-"
 
-// newRoller creates a roller with its rewards. With an adapter it starts the engine on the base.
-func (s *student) newRoller() (r *roller, err error) {
-	r = &roller{s: s, step: -1, dir: filepath.Join(s.Output, fmt.Sprintf("%s%d", rollDir, s.acc.ProcessIndex()))}
+// newCompleter creates a completer with its rewards. With an adapter it starts the engine on the
+// base.
+func (s *student) newCompleter() (r *completer, err error) {
+	r = &completer{s: s, step: -1, dir: filepath.Join(s.Output, fmt.Sprintf("%s%d", rollDir, s.acc.ProcessIndex()))}
 	s.closers = append(s.closers, r.close)
 	if r.tokenizer, err = openTokenizer(s.job.model); err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func (s *student) newRoller() (r *roller, err error) {
 }
 
 // open starts an engine on a model.
-func (r *roller) open(path string) error {
+func (r *completer) open(path string) error {
 	s := r.s
 	quantize, _ := meta.ParseQuantize(s.Quantize) // the flag has been checked
 	most := min(s.Batch*s.GradientAccumulationSteps*s.NumGenerations, 16)
@@ -118,7 +119,7 @@ func (s *student) stops(t *data.Tokenizer) (ids []int32, err error) {
 }
 
 // load loads the student's weights into the engine, if a step has changed them.
-func (r *roller) load(step int) error {
+func (r *completer) load(step int) error {
 	if r.step == step {
 		return nil
 	}
@@ -141,7 +142,7 @@ func (r *roller) load(step int) error {
 	return err
 }
 
-func (r *roller) loadAdapter(name, dir string) error {
+func (r *completer) loadAdapter(name, dir string) error {
 	if err := r.s.model.SaveAdapter(dir); err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (r *roller) loadAdapter(name, dir string) error {
 	return r.model.AddAdapter(dispatch.Adapter{Name: name, Dir: dir})
 }
 
-func (r *roller) loadModel(dir string) error {
+func (r *completer) loadModel(dir string) error {
 	r.stopEngine()
 	weights, err := r.s.model.Checkpoint()
 	if err != nil {
@@ -173,7 +174,7 @@ func (r *roller) loadModel(dir string) error {
 	return r.open(dir)
 }
 
-func (r *roller) stopEngine() {
+func (r *completer) stopEngine() {
 	if r.engine != nil {
 		r.engine.Close()
 		r.model.Close()
@@ -181,14 +182,14 @@ func (r *roller) stopEngine() {
 	}
 }
 
-func (r *roller) close() error {
+func (r *completer) close() error {
 	r.stopEngine()
 	return os.RemoveAll(r.dir)
 }
 
 // generate completes prompts with the weights of a step, and rewards the completions. It is
 // deterministic in the weights, prompts and seed.
-func (r *roller) generate(ctx context.Context, all []*rollout, step int, evaluating bool) error {
+func (r *completer) generate(ctx context.Context, all []*rollout, step int, evaluating bool) error {
 	if err := r.load(step); err != nil {
 		return err
 	}
@@ -215,7 +216,7 @@ func (r *roller) generate(ctx context.Context, all []*rollout, step int, evaluat
 }
 
 // continued generates the completions of a prompt.
-func (r *roller) continued(ctx context.Context, x *rollout, seed uint64) error {
+func (r *completer) continued(ctx context.Context, x *rollout, seed uint64) error {
 	s := r.s
 	most := min(s.MaxCompletionLength, s.Sequence-len(x.Prompt))
 	stream, err := r.engine.Submit(ctx, engine.Request{Prompt: x.Prompt, MaxTokens: most, N: s.NumGenerations, Seed: seed, Adapter: r.adapter,
@@ -243,7 +244,7 @@ func (r *roller) continued(ctx context.Context, x *rollout, seed uint64) error {
 }
 
 // rewarded rewards the completions of a prompt.
-func (r *roller) rewarded(ctx context.Context, x *rollout) error {
+func (r *completer) rewarded(ctx context.Context, x *rollout) error {
 	var texts []string
 	for _, ids := range x.Completions {
 		texts = append(texts, r.tokenizer.DecodeText(ids))

@@ -2,9 +2,9 @@ package model
 
 import "github.com/heftai/heft/train/tensor"
 
-// drops records which inputs of adapters a pass drops. It keeps one bit per draw, so that a
+// dropMask records which inputs of adapters a pass drops. It keeps one bit per draw, so that a
 // recomputed unit drops the same inputs.
-type drops struct {
+type dropMask struct {
 	source tensor.RandomSource
 	p      float64
 	bits   []uint64
@@ -13,12 +13,12 @@ type drops struct {
 	first  map[int]int // first bit by linear map
 }
 
-func newDrops(source tensor.RandomSource, p float64) *drops {
-	return &drops{source: source, p: p, first: map[int]int{}}
+func newDropMask(source tensor.RandomSource, p float64) *dropMask {
+	return &dropMask{source: source, p: p, first: map[int]int{}}
 }
 
 // draw draws n bits. Maps later take them in order.
-func (d *drops) draw(n int) {
+func (d *dropMask) draw(n int) {
 	for range n {
 		if d.drawn%64 == 0 {
 			d.bits = append(d.bits, 0)
@@ -31,7 +31,7 @@ func (d *drops) draw(n int) {
 }
 
 // Factors returns 0 or 1/(1-p) for each input.
-func (d *drops) Factors(linear, rows, cols int) []float32 {
+func (d *dropMask) Factors(linear, rows, cols int) []float32 {
 	n := rows * cols
 	first, ok := d.first[linear]
 	if !ok {
