@@ -20,7 +20,7 @@ func (e *Engine) admit() {
 	}
 	if e.freed {
 		for _, c := range e.waiting {
-			c.lacks = false
+			c.noAdapterRoom = false
 		}
 	}
 	e.blocked, e.freed = false, false
@@ -46,7 +46,7 @@ func (e *Engine) admit() {
 				continue
 			}
 			if errors.Is(err, ErrAdaptersFull) {
-				c.lacks, c.queues = true, e.sharing // choices without adapters, or with a loaded one, may still start
+				c.noAdapterRoom, c.queues = true, e.sharing // choices without adapters, or with a loaded one, may still start
 				continue
 			}
 			e.blocked, e.freed = true, false
@@ -76,7 +76,7 @@ func (e *Engine) start(c *choice) error {
 			return err
 		}
 	}
-	e.seated(c)
+	e.countPlace(c)
 	if c.admitted.IsZero() {
 		c.admitted = time.Now()
 		c.queued = c.admitted.Sub(c.stream.submit)
@@ -105,10 +105,10 @@ func (e *Engine) stalled() int {
 }
 
 // makesRoom reports whether a running choice may be preempted for a waiting one.
-func (e *Engine) makesRoom() bool { return e.stalled() >= 0 || e.mayYield() || e.mayGive() }
+func (e *Engine) makesRoom() bool { return e.stalled() >= 0 || e.mayYield() || e.mayPreempt() }
 
 // roomFor preempts a running choice for c. It returns false if c has to wait until a choice ends.
-func (e *Engine) roomFor(c *choice) bool { return e.park() || e.yield(c) || e.give(c) }
+func (e *Engine) roomFor(c *choice) bool { return e.park() || e.yield(c) || e.preemptFor(c) }
 
 // park preempts a running choice of a stalled stream. It returns false if there is none.
 func (e *Engine) park() bool {
@@ -127,7 +127,7 @@ func (e *Engine) park() bool {
 func (e *Engine) setAside(c *choice) {
 	c.parked = true
 	e.number(c)
-	e.unseat(c)
+	e.returnToQueue(c)
 }
 
 // mayYield reports whether the youngest running choice belongs to a background request and the
@@ -156,13 +156,13 @@ func (e *Engine) yield(c *choice) bool {
 func (e *Engine) preempt(c *choice) {
 	e.running = e.running[:len(e.running)-1]
 	if c.seq != nil {
-		e.unseat(c)
+		e.returnToQueue(c)
 	}
 }
 
-// unseat frees the pages of c and adds it to the waiting choices. The caller removes it from the
-// running ones.
-func (e *Engine) unseat(c *choice) {
+// returnToQueue frees the pages of c and adds it to the waiting choices. The caller removes it from
+// the running ones.
+func (e *Engine) returnToQueue(c *choice) {
 	e.free(c)
 	c.chunk, c.since = 0, time.Now()
 	e.insert(&e.waiting, c)

@@ -19,8 +19,8 @@ type budget struct {
 
 	// Weighted averages over recent passes, in seconds: with guesses, and for the same tokens
 	// without.
-	took, would float64
-	judged      int // passes until the two are compared
+	with, without float64
+	judged        int // passes until the two are compared
 }
 
 // ErrDraftSlow is the reason why an engine drops a draft model whose guesses save less time than
@@ -116,21 +116,21 @@ func (e *Engine) settle(tokens int, g guessed) {
 	}
 	d.balance = min(d.balance+allowance*e.passed.Seconds()+saved-took, mostCredit*d.plain)
 	if without > 0 && d.loaded() && e.options.DraftTokens == 0 {
-		e.judge(without+took, without+saved)
+		e.checkGain(without+took, without+saved)
 	}
 }
 
-// judge goes on without a draft model that does not gain what it must. took are the seconds of a pass with its guesses, and would
-// those of the same tokens without.
-func (e *Engine) judge(took, would float64) {
+// checkGain stops using a draft model that gains too little. with are the seconds of a pass with
+// its guesses, and without those of the same tokens without guesses.
+func (e *Engine) checkGain(with, without float64) {
 	d := &e.drafter
-	d.took, d.would = d.took+took, d.would+would
+	d.with, d.without = d.with+with, d.without+without
 	if d.judged++; d.judged < judgedPasses {
 		return
 	}
-	if d.would < e.options.DraftNeeds*d.took {
+	if d.without < e.options.DraftNeeds*d.with {
 		e.draftFailed(ErrDraftSlow)
 		return
 	}
-	d.took, d.would, d.judged = d.took/2, d.would/2, judgedPasses/2
+	d.with, d.without, d.judged = d.with/2, d.without/2, judgedPasses/2
 }

@@ -10,29 +10,29 @@ import (
 // choice is one continuation of a request. Fields without another comment belong to the engine's
 // goroutine.
 type choice struct {
-	stream     *Stream
-	index      int
-	ticket     uint64 // order of arrival, updated when it stalls; background choices are after all others; the highest is the youngest
-	tokens     []int32
-	prompt     int // number of prompt tokens in tokens
-	max        int // maximum number of tokens
-	src        sample.Source
-	constraint Constraint   // nil if any id may follow
-	mask       []uint64     // the constraint's mask for the next token; nil if not computed yet
-	unscored   int          // forced tokens at the end of tokens whose log-probability is unknown
-	seq        Sequence     // nil unless running
-	restoring  *atomic.Bool // nil unless the prefix is being read; true when it is read
-	attached   bool         // it has had its pages
-	lacks      bool         // no room for its adapter since memory was last freed
-	queues     bool         // no room for its adapter, and the model holds a turn for it
-	parked     bool         // it waits because its stream stalled
-	since      time.Time    // when it began to wait
-	chunk      int          // tokens in this step
-	most       int          // maximum number of tokens in this step
-	decodes    bool         // the tokens of this step were generated
-	reused     int          // prompt tokens that were not computed at first
-	scored     int          // prompt tokens whose log-probability is known
-	pooled     []float32    // the embedding so far
+	stream        *Stream
+	index         int
+	ticket        uint64 // order of arrival, updated when it stalls; background choices are after all others; the highest is the youngest
+	tokens        []int32
+	prompt        int // number of prompt tokens in tokens
+	max           int // maximum number of tokens
+	src           sample.Source
+	constraint    Constraint   // nil if any id may follow
+	mask          []uint64     // the constraint's mask for the next token; nil if not computed yet
+	unscored      int          // forced tokens at the end of tokens whose log-probability is unknown
+	seq           Sequence     // nil unless running
+	restoring     *atomic.Bool // nil unless the prefix is being read; true when it is read
+	attached      bool         // it has had its pages
+	noAdapterRoom bool         // no room for its adapter since memory was last freed
+	queues        bool         // no room for its adapter, and the model holds a turn for it
+	parked        bool         // it waits because its stream stalled
+	since         time.Time    // when it began to wait
+	chunk         int          // tokens in this step
+	most          int          // maximum number of tokens in this step
+	decodes       bool         // the tokens of this step were generated
+	reused        int          // prompt tokens that were not computed at first
+	scored        int          // prompt tokens whose log-probability is known
+	pooled        []float32    // the embedding so far
 	guesser
 	ended   bool
 	stopped atomic.Bool // by the reader

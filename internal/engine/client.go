@@ -7,7 +7,7 @@ import (
 
 // A client is the submitter of requests under one name. Places in the batch are assigned in turn
 // to the client with the fewest running choices, and among equals to the one that was served
-// longest ago. A client that has waited a turn for its first place gets one from a client that
+// longest ago. A client that has waited clientWait for its first place gets one from a client that
 // has several.
 type client struct {
 	name string
@@ -18,13 +18,13 @@ type client struct {
 	served  uint64 // counter value when it last got a place
 }
 
-// newcomers is the part of the queue, 1/newcomers, that is reserved beyond the queue for clients
-// that have nothing in it.
-const newcomers = 16
+// newClientShare is the part of the queue, 1/newClientShare, that is reserved beyond the queue for
+// clients that have nothing in it.
+const newClientShare = 16
 
-// turn is how long a client without a running choice waits before another one loses a place to
-// it. Waiting avoids recomputing tokens.
-const turn = 2 * time.Second
+// clientWait is how long a client without a running choice waits before another one loses a place
+// to it. Waiting avoids recomputing tokens.
+const clientWait = 2 * time.Second
 
 // clientOf returns the client called name. The caller holds mu.
 func (e *Engine) clientOf(name string) *client {
@@ -54,7 +54,7 @@ func (e *Engine) full(c *client, background bool) bool {
 	}
 	open := e.open - e.background // requests that precede c's
 	if c.open == 0 && c.name != "" && e.options.MaxQueue > 0 {
-		return open >= e.Places()+max(e.options.MaxQueue/newcomers, 1)
+		return open >= e.Places()+max(e.options.MaxQueue/newClientShare, 1)
 	}
 	return open >= e.Places()
 }
@@ -67,7 +67,7 @@ func (e *Engine) left(c *client, n int) {
 }
 
 // nextWaiting returns the index of the waiting choice that gets the next place, or -1. Choices of
-// clients that are owed a place come first, then those that lost a place, and those of background
+// clients that are starved come first, then those that lost a place, and those of background
 // requests last.
 func (e *Engine) nextWaiting() int {
 	if len(e.waiting) == 0 {
@@ -84,39 +84,39 @@ func (e *Engine) nextWaiting() int {
 
 // startable reports whether a waiting choice only lacks a place and pages.
 func (c *choice) startable() bool {
-	return !c.ended && !c.lacks && !c.stream.stalled.Load() && !c.follows()
+	return !c.ended && !c.noAdapterRoom && !c.stream.stalled.Load() && !c.follows()
 }
 
-// owed reports whether the client of c has nothing in the batch and has waited its turn.
-func (c *choice) owed(now time.Time) bool {
-	return c.stream.client.running == 0 && !c.stream.request.Background && now.Sub(c.since) >= turn
+// starved reports whether the client of c has nothing in the batch and has waited clientWait.
+func (c *choice) starved(now time.Time) bool {
+	return c.stream.client.running == 0 && !c.stream.request.Background && now.Sub(c.since) >= clientWait
 }
 
-// mayGive reports whether a waiting choice is owed a place that give can take from another
-// client.
-func (e *Engine) mayGive() bool {
-	if len(e.waiting) == 0 || e.richest() < 0 {
+// mayPreempt reports whether a waiting choice is starved and preemptFor can take a place from
+// another client.
+func (e *Engine) mayPreempt() bool {
+	if len(e.waiting) == 0 || e.largestClient() < 0 {
 		return false
 	}
 	now := time.Now()
-	return slices.ContainsFunc(e.waiting, func(c *choice) bool { return c.owed(now) && c.startable() })
+	return slices.ContainsFunc(e.waiting, func(c *choice) bool { return c.starved(now) && c.startable() })
 }
 
-// give preempts the youngest choice of the client with the most running choices for c, if c is
-// owed a place. It reports whether it did.
-func (e *Engine) give(c *choice) bool {
-	i := e.richest()
-	if i < 0 || !c.owed(time.Now()) {
+// preemptFor preempts the youngest choice of the client with the most running choices for c, if c
+// is starved. It reports whether it did.
+func (e *Engine) preemptFor(c *choice) bool {
+	i := e.largestClient()
+	if i < 0 || !c.starved(time.Now()) {
 		return false
 	}
-	e.unseat(e.running[i])
+	e.returnToQueue(e.running[i])
 	e.running = slices.Delete(e.running, i, i+1)
 	return true
 }
 
-// richest returns the index of the youngest running choice of the client that has the most, or -1
-// if no client has two.
-func (e *Engine) richest() int {
+// largestClient returns the index of the youngest running choice of the client that has the most,
+// or -1 if no client has two.
+func (e *Engine) largestClient() int {
 	best, most := -1, 2
 	for i, c := range e.running {
 		if n := c.stream.client.running; c.seq != nil && n >= most {
@@ -131,10 +131,10 @@ func (c *choice) before(other *choice, now time.Time) bool {
 	if a, b := c.stream.request.Background, other.stream.request.Background; a != b {
 		return b
 	}
-	if a, b := c.owed(now), other.owed(now); a != b {
+	if a, b := c.starved(now), other.starved(now); a != b {
 		return a
 	}
-	if a, b := c.seatedBefore(), other.seatedBefore(); a || b {
+	if a, b := c.wasPreempted(), other.wasPreempted(); a || b {
 		return a && !b
 	}
 	a, b := c.stream.client, other.stream.client
@@ -144,11 +144,11 @@ func (c *choice) before(other *choice, now time.Time) bool {
 	return a.served < b.served
 }
 
-// seatedBefore reports whether c has lost a place to others.
-func (c *choice) seatedBefore() bool { return !c.admitted.IsZero() && !c.parked }
+// wasPreempted reports whether c has lost a place to others.
+func (c *choice) wasPreempted() bool { return !c.admitted.IsZero() && !c.parked }
 
-// seated records that c has a place.
-func (e *Engine) seated(c *choice) {
+// countPlace records that c has a place.
+func (e *Engine) countPlace(c *choice) {
 	e.places++
 	c.stream.client.running++
 	c.stream.client.served = e.places

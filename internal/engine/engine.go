@@ -99,27 +99,27 @@ type Engine struct {
 	service    time.Duration // average time of a choice in the batch
 
 	// Used only by the engine's goroutine:
-	fixed    func(draft bool) time.Duration // durations of passes for tests; nil: measured
-	sampler  *sample.Sampler
-	running  []*choice // oldest first
-	waiting  []*choice // oldest first
-	ticket   uint64
-	places   uint64    // places assigned so far
-	freed    bool      // pages became free since the last admission failed
-	blocked  bool      // an admission failed for lack of pages
-	prompts  []*choice // those of running with more than one token to compute
-	planned  []*choice
-	names    []string // of adapters, see adapters
-	rows     []Row
-	received []*Stream
-	totals   totals
-	drafts   drafts
-	drafter  drafter
-	page     int // tokens per page, or of the context if there are no pages
-	restored chan struct{}
-	lingers  bool          // a prefix has started to be read since the last pass
-	passed   time.Duration // duration of the last pass
-	sharing  bool          // the model shares the memory of adapters
+	fixed          func(draft bool) time.Duration // durations of passes for tests; nil: measured
+	sampler        *sample.Sampler
+	running        []*choice // oldest first
+	waiting        []*choice // oldest first
+	ticket         uint64
+	places         uint64    // places assigned so far
+	freed          bool      // pages became free since the last admission failed
+	blocked        bool      // an admission failed for lack of pages
+	prompts        []*choice // those of running with more than one token to compute
+	planned        []*choice
+	names          []string // of adapters, see adapters
+	rows           []Row
+	received       []*Stream
+	totals         totals
+	drafts         drafts
+	drafter        drafter
+	page           int // tokens per page, or of the context if there are no pages
+	restored       chan struct{}
+	restoreStarted bool          // a prefix has started to be read since the last pass
+	passed         time.Duration // duration of the last pass
+	sharing        bool          // the model shares the memory of adapters
 
 	adapterRoom atomic.Bool // another model may have freed some
 }
@@ -263,7 +263,7 @@ func (e *Engine) run() {
 		e.reap()
 		e.attachRestored()
 		e.admit()
-		e.linger()
+		e.waitForRestores()
 		if e.plan() {
 			e.announce()
 			e.forward()

@@ -12,19 +12,19 @@ const MaxDraftTokens = draft.MaxTokens
 
 // A guesser is what a choice keeps of guesses: tokens that may come next, which a pass verifies.
 type guesser struct {
-	lookup   *draft.Lookup // of the choice's tokens; nil until first used
-	predict  *draft.Lookup // of the request's prediction; nil until first used
-	second   Sequence      // in the draft model; nil until first used; its tokens are always those of the choice
-	odds     draft.Odds
-	guess    []int32 // what may follow the known tokens
-	classes  []draft.Class
-	chances  []float64 // probability that each of guess is right
-	next     float64   // probability that guess and one more are right
-	reach    int       // maximum length of guess
-	drafted  bool      // guess comes from the draft model
-	foretold bool      // guess comes from the prediction
-	taken    int       // number of guesses that this pass verifies
-	pass     []int32   // the tokens of a pass that verifies guesses
+	lookup    *draft.Lookup // of the choice's tokens; nil until first used
+	predict   *draft.Lookup // of the request's prediction; nil until first used
+	second    Sequence      // in the draft model; nil until first used; its tokens are always those of the choice
+	odds      draft.Odds
+	guess     []int32 // what may follow the known tokens
+	classes   []draft.Class
+	chances   []float64 // probability that each of guess is right
+	next      float64   // probability that guess and one more are right
+	reach     int       // maximum length of guess
+	drafted   bool      // guess comes from the draft model
+	predicted bool      // guess comes from the prediction
+	taken     int       // number of guesses that this pass verifies
+	pass      []int32   // the tokens of a pass that verifies guesses
 	following
 }
 
@@ -116,25 +116,25 @@ func (e *Engine) look(c *choice) {
 	}
 	source := c.tokens
 	at, match := c.lookup.Find(source, c.tokens)
-	if p, n := e.foresee(c); n > 0 && n >= match {
-		source, at, match, c.foretold = c.stream.request.Prediction, p, n, true
+	if p, n := e.findPredicted(c); n > 0 && n >= match {
+		source, at, match, c.predicted = c.stream.request.Prediction, p, n, true
 	}
 	if match == 0 {
 		return
 	}
-	c.guess = draft.Follow(c.guess, source, at, most, !c.foretold)
+	c.guess = draft.Follow(c.guess, source, at, most, !c.predicted)
 	lookup := c.lookup
-	if c.foretold {
+	if c.predicted {
 		lookup = c.predict
 	}
 	for i := range c.guess {
-		e.classify(c, lookup.Class(at, match, i, !c.foretold))
+		e.classify(c, lookup.Class(at, match, i, !c.predicted))
 	}
 }
 
-// foresee returns the position at which the prediction of c's request continues its text, and how
-// many tokens match there, or 0.
-func (e *Engine) foresee(c *choice) (at, match int) {
+// findPredicted returns the position at which the prediction of c's request continues its text, and
+// how many tokens match there, or 0.
+func (e *Engine) findPredicted(c *choice) (at, match int) {
 	prediction := c.stream.request.Prediction
 	if len(prediction) == 0 {
 		return 0, 0
@@ -158,7 +158,7 @@ func (e *Engine) classify(c *choice, k draft.Class) float64 {
 // noGuess drops the guesses of a pass.
 func (c *choice) noGuess() {
 	c.guess, c.classes, c.chances, c.taken, c.drafted = c.guess[:0], c.classes[:0], c.chances[:0], 0, false
-	c.foretold = false
+	c.predicted = false
 }
 
 // maxLookups bounds the memory for guesses to 8 MiB. Further choices make no guesses from texts.
@@ -219,7 +219,7 @@ func (e *Engine) verify(c *choice, values []float32, now time.Time) error {
 	values = values[len(values)-(taken+1)*e.vocab:]
 	e.totals.drafts++
 	e.totals.drafted += int64(taken)
-	if c.foretold {
+	if c.predicted {
 		c.stream.rejected.Add(int64(taken))
 	}
 	for known := 0; known == right; {
@@ -230,7 +230,7 @@ func (e *Engine) verify(c *choice, values []float32, now time.Time) error {
 		for known = len(c.tokens) - first; right < min(taken, known) && c.tokens[first+right] == c.guess[right]; {
 			right++
 			e.totals.accepted++
-			if c.foretold {
+			if c.predicted {
 				c.stream.accepted.Add(1)
 				c.stream.rejected.Add(-1)
 			}

@@ -34,7 +34,7 @@ func (e *Engine) restore(c *choice) bool {
 	}) {
 		return false
 	}
-	c.restoring, e.lingers = done, true
+	c.restoring, e.restoreStarted = done, true
 	return true
 }
 
@@ -72,7 +72,7 @@ func (e *Engine) attachRestored() {
 		case err == nil:
 		case errors.Is(err, ErrKVFull):
 			e.running = slices.Delete(e.running, i, i+1)
-			e.unseat(c)
+			e.returnToQueue(c)
 			i--
 		default:
 			e.fail(c.stream, fmt.Errorf("engine: prompt of %d tokens: %w", c.prompt, err))
@@ -80,13 +80,13 @@ func (e *Engine) attachRestored() {
 	}
 }
 
-// linger waits a little for choices whose reads have started since the last pass, if the next
-// pass has other choices.
-func (e *Engine) linger() {
-	if !e.lingers {
+// waitForRestores waits a little for choices whose reads have started since the last pass, if the
+// next pass has other choices.
+func (e *Engine) waitForRestores() {
+	if !e.restoreStarted {
 		return
 	}
-	e.lingers = false
+	e.restoreStarted = false
 	if !slices.ContainsFunc(e.running, func(c *choice) bool { return c.restoring == nil }) {
 		return // the loop waits
 	}

@@ -54,7 +54,7 @@ func (e *Engine) take(c *choice, i int, logits Logits, now time.Time) error {
 	}
 	count, values := logits.Row(i)
 	end := c.seq.Len()
-	if err := e.harvest(c, e.rows[i], count, values, now); err != nil {
+	if err := e.takeLogits(c, e.rows[i], count, values, now); err != nil {
 		return err
 	}
 	e.followed(c, i, end, logits)
@@ -115,9 +115,9 @@ func (e *Engine) broken(c *choice, err error) {
 	}
 }
 
-// harvest takes a row's logits: log-probabilities of the prompt, and the next token if
+// takeLogits takes a row's logits: log-probabilities of the prompt, and the next token if
 // the row reached the end of the known tokens.
-func (e *Engine) harvest(c *choice, r Row, count int, values []float32, now time.Time) error {
+func (e *Engine) takeLogits(c *choice, r Row, count int, values []float32, now time.Time) error {
 	want := 0
 	switch r.Logits {
 	case LogitsLast:

@@ -201,7 +201,7 @@ type Cache struct {
 	buckets []int32  // first page of each chain of the table, none if empty
 	pool    []*Sequence
 
-	payment     int             // number of pages that count for one state
+	statePages  int             // number of pages that count for one state
 	stateMemory []tensor.Tensor // of each layer with a state: [states, elements]
 	states      []state
 	freeStates  []stateID // unused; the last is taken next

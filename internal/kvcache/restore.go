@@ -187,7 +187,7 @@ func (c *Cache) advance(r *restoration) bool {
 			return c.readPage(r, at)
 		}
 	}
-	if c.payment > 0 && far > 0 {
+	if c.statePages > 0 && far > 0 {
 		c.readState(r, &r.contents[far-1], far-1)
 	}
 	return false

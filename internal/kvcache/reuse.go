@@ -35,7 +35,7 @@ func (s *Sequence) Reuse(tokens []int32) int {
 			t.pages = append(t.pages, p)
 		}
 	}
-	if best > 0 && c.payment > 0 {
+	if best > 0 && c.statePages > 0 {
 		s.current = c.snapshots[s.contents[best-1]]
 		c.holdState(s.current)
 		c.offer(&s.contents[best-1], statePart, best-1)

@@ -73,7 +73,7 @@ func (c Config) stateSlots() int {
 // newStates allocates the memory of states.
 func (c *Cache) newStates() error {
 	n := c.config.stateSlots()
-	c.payment = c.config.statePages()
+	c.statePages = c.config.statePages()
 	c.states = make([]state, n)
 	for i := n; i > 0; i-- {
 		c.freeStates = append(c.freeStates, stateID(i))
@@ -102,7 +102,7 @@ func (c *Cache) state(id stateID) *state { return &c.states[id.slot()] }
 // takeState returns a state with undefined contents and one reference, or 0 if too few pages are
 // free.
 func (c *Cache) takeState() stateID {
-	if c.unused < c.payment {
+	if c.unused < c.statePages {
 		return 0
 	}
 	if len(c.freeStates) == 0 && !c.evictState() {
@@ -113,7 +113,7 @@ func (c *Cache) takeState() stateID {
 	c.freeStates = c.freeStates[:last]
 	s := c.state(id)
 	s.refs = 1
-	for len(s.pages) < c.payment {
+	for len(s.pages) < c.statePages {
 		s.pages = append(s.pages, c.take())
 	}
 	return id
@@ -209,12 +209,12 @@ func (s *Sequence) lacking() int {
 	if s.next != 0 {
 		return 0
 	}
-	return s.cache.payment
+	return s.cache.statePages
 }
 
 // reserveState takes the state that the next pass writes.
 func (s *Sequence) reserveState() error {
-	if s.cache.payment > 0 && s.next == 0 {
+	if s.cache.statePages > 0 && s.next == 0 {
 		if s.next = s.cache.takeState(); s.next == 0 {
 			return ErrFull
 		}
@@ -227,7 +227,7 @@ func (s *Sequence) statePages() int {
 	n := 0
 	for _, id := range [...]stateID{s.current, s.next, s.copy} {
 		if id != 0 {
-			n += s.cache.payment
+			n += s.cache.statePages
 		}
 	}
 	return n
@@ -260,7 +260,7 @@ func (s *Sequence) State(generated bool) backend.StateSpan {
 // first is the number of tokens before the pass.
 func (s *Sequence) commitStates(first int) {
 	c, size := s.cache, s.cache.config.PageTokens
-	if c.payment == 0 || s.committed == first {
+	if c.statePages == 0 || s.committed == first {
 		return
 	}
 	if s.copy != 0 {
@@ -325,7 +325,7 @@ func (s *Sequence) contentAt(n int) *content {
 // that state current.
 func (s *Sequence) rewind(n int) int {
 	c := s.cache
-	if c.payment == 0 {
+	if c.statePages == 0 {
 		return n
 	}
 	c.dropState(s.copy)
@@ -370,7 +370,7 @@ func (s *Sequence) freeStates() {
 // hasState reports whether the state after the page of content at is known. It returns true if
 // there are no states.
 func (c *Cache) hasState(at *content) bool {
-	if c.payment == 0 {
+	if c.statePages == 0 {
 		return true
 	}
 	_, found := c.snapshots[*at]

@@ -156,7 +156,7 @@ func checkStates(t *rapid.T, c *Cache) {
 	}
 	for i := range c.states {
 		s, id := &c.states[i], stateID(i+1)
-		if free[id] != (s.refs == 0 && !s.registered) || len(s.pages) != 0 && len(s.pages) != c.payment || free[id] != (len(s.pages) == 0) {
+		if free[id] != (s.refs == 0 && !s.registered) || len(s.pages) != 0 && len(s.pages) != c.statePages || free[id] != (len(s.pages) == 0) {
 			t.Fatalf("state %d: %+v, free %v", id, s, free[id])
 		}
 		if s.registered && c.snapshots[s.content] != id {
