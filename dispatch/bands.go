@@ -52,7 +52,7 @@ func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map
 		columns = min(max(largest/columnShare, leastBand), mostColumns)
 	}
 	for _, p := range list {
-		if h, ok := program.Halves()[p]; ok {
+		if h, ok := program.RowGroups()[p]; ok {
 			if n := residency.HalfBandBytes(p, h, loaded[p], most); n > 0 && size(p) >= least {
 				out[p] = n
 			}

@@ -169,7 +169,7 @@ func (m *Model) newConverter() (backend.Converter, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.stations.convert = deviceweights.Conversion{Separator: c.InRows(), Params: m.options.loadedBytes(m.skeleton)}
+	m.stations.convert = deviceweights.Conversion{Deinterleaver: c.InRows(), Params: m.options.loadedBytes(m.skeleton)}
 	return c, nil
 }
 
@@ -196,7 +196,7 @@ func (m *Model) residencyOptions() residency.Options {
 		Keep:       m.plan.Policy != devicemap.Manual,
 		Restream:   true,
 		Bands:      o.bandsOf(m.program, o.streamedAs(o.loadedBytes(m.skeleton))),
-		Halves:     m.program.Halves(),
+		RowGroups:  m.program.RowGroups(),
 		Converted:  o.convertedBytes(m.skeleton),
 		Known:      o.codedSizes,
 		SidecarDir: o.CacheDir,

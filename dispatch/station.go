@@ -75,8 +75,8 @@ func (e *DeviceError) Error() string {
 // Unwrap returns the device's error.
 func (e *DeviceError) Unwrap() error { return e.Err }
 
-// losable is implemented by backends of devices that can fail permanently.
-type losable interface{ Lost() error }
+// lossReporter is implemented by backends of devices that can fail permanently.
+type lossReporter interface{ Lost() error }
 
 func (s *station) failed(path string, err error) error {
 	if s.noMemory(err) {
@@ -91,7 +91,7 @@ func (s *station) failed(path string, err error) error {
 
 // lost reports whether the GPU is known to be lost.
 func (s *station) lost() bool {
-	b, ok := s.backend.(losable)
+	b, ok := s.backend.(lossReporter)
 	return ok && b.Lost() != nil
 }
 

@@ -33,9 +33,9 @@ var operations = map[string]int{
 
 	"Images": 4, // convolutions and pools, with reverses that no composition of others has
 
-	"Converter": 5,
-	"Separator": 1,
-	"Sharer":    1, // memory, with the methods of any
+	"Converter":     5,
+	"Deinterleaver": 1,
+	"Sharer":        1, // memory, with the methods of any
 
 	"Gradients":             17, // with softmax by itself, which heads and attention with any mask train, and measures of distributions
 	"RecurrentGradients":    3,

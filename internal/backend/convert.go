@@ -32,12 +32,12 @@ type Converter interface {
 	Convert(ctx context.Context, dst, src []byte, p *Part) error
 }
 
-// A Separator is a [Converter] to rows that can read the results of the host's converter to the
+// A Deinterleaver is a [Converter] to rows that can read the results of the host's converter to the
 // same format.
-type Separator interface {
+type Deinterleaver interface {
 	Converter
-	// Separate writes the rows of src to dst. src is a matrix, or whole groups of its rows, in
-	// the order of the host's converter. p is the part of src. Separate uses all of the
+	// Deinterleave writes the rows of src to dst. src is a matrix, or whole groups of its rows, in
+	// the order of the host's converter. p is the part of src. Deinterleave uses all of the
 	// converter's threads, and returns a *FaultError if src is a mapping that cannot be read.
-	Separate(dst, src []byte, p *Part) error
+	Deinterleave(dst, src []byte, p *Part) error
 }

@@ -14,14 +14,14 @@ import (
 // A Conversion converts matrices when they are loaded. The zero value converts none. A host has the same blocks in an
 // order of its own.
 type Conversion struct {
-	backend.Separator
+	backend.Deinterleaver
 	// Params are the parameters to convert, where they are operands of products.
 	Params map[*meta.Param]int64
 }
 
 // key returns the key of a parameter as a unit reads it.
 func (w *Weights) key(u *unit, p *meta.Param, expert int) key {
-	converted := w.convert.Separator != nil && w.convert.Params[p] > 0 && (u == nil || !u.tables[p])
+	converted := w.convert.Deinterleaver != nil && w.convert.Params[p] > 0 && (u == nil || !u.tables[p])
 	return key{p, expert, converted}
 }
 

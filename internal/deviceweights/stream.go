@@ -11,7 +11,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Host has the weights of units in host memory while they are used, as nn.Weights and nn.Bander do.
+// A Host has the weights of units in host memory while they are used, as nn.Weights and
+// nn.BandedWeights do.
 type Host interface {
 	Parts(p *meta.Param, expert int) []backend.Part
 	Err() error
@@ -21,9 +22,10 @@ type Host interface {
 	NextBand(p *meta.Param) []backend.Part
 }
 
-// A Stream brings weights of a [Host] to a device when a rule asks for them, through two rings of the
-// device's memory: one for what a unit uses as a whole, one for experts. It implements nn.Weights and
-// nn.Bander but for Buffer. One goroutine uses it, between [Stream.Begin] and [Stream.End] of a unit.
+// A Stream brings weights of a [Host] to a device when a rule asks for them, through two rings of
+// the device's memory: one for what a unit uses as a whole, one for experts. It implements
+// nn.Weights and nn.BandedWeights but for Buffer. One goroutine uses it, between [Stream.Begin] and
+// [Stream.End] of a unit.
 //
 // If the device is a [backend.Filler], copies run beside operations, and memory is filled again when the
 // operations that read it have ended.
@@ -275,7 +277,7 @@ func (s *Stream) copyIn(r *ring, p *meta.Param, part *backend.Part, data []byte)
 	if err != nil {
 		return t, fmt.Errorf("%s: %w", p.Name, err)
 	}
-	if q := part.Quant; q != nil && q.Height > 0 && s.convert.Separator != nil {
+	if q := part.Quant; q != nil && q.Height > 0 && s.convert.Deinterleaver != nil {
 		return t, s.copySeparate(t, p, part, data, after)
 	}
 	if panicked := hostmem.Guard(func() { err = s.fill(t, data, after) }); panicked != nil {
@@ -307,7 +309,7 @@ func (s *Stream) copySeparate(t tensor.Tensor, p *meta.Param, part *backend.Part
 		some := *part
 		some.Dims[0] = min(each, rows-first)
 		begin, end := first*row, (first+some.Dims[0])*row
-		if err := s.convert.Separate(s.rows[:end-begin], data[begin:end], &some); err != nil {
+		if err := s.convert.Deinterleave(s.rows[:end-begin], data[begin:end], &some); err != nil {
 			if fault := (*backend.FaultError)(nil); errors.As(err, &fault) {
 				s.hostFailed = true
 			}

@@ -91,8 +91,8 @@ type Context struct {
 	program *Program
 	backend backend.Backend
 	weights Weights
-	bander  Bander  // nil if weights does not implement it
-	guesser Guesser // nil if weights does not implement it
+	banded  BandedWeights // nil if weights does not implement it
+	guesser Guesser       // nil if weights does not implement it
 	limits  Limits
 
 	in    Input
@@ -145,7 +145,7 @@ func (p *Program) NewContext(b backend.Backend, w Weights, l Limits) (*Context, 
 	}
 	c := &Context{program: p, backend: b, weights: w, limits: l, arena: arena{memory: memory}}
 	c.arena.recorder, _ = b.(backend.Recorder)
-	c.bander, _ = w.(Bander)
+	c.banded, _ = w.(BandedWeights)
 	c.guesser, _ = w.(Guesser)
 	c.zero = c.arena.take(1, p.zeros) // first, so that the memory was never written
 	c.state[0] = c.arena.take(l.Rows, p.width)

@@ -111,7 +111,7 @@ func (x *indexer) choose(c *Context, a *latent, hidden, residual tensor.Tensor) 
 	}
 	x.qScale.apply(c, q)
 	if b := c.indexed(a.path); b != nil {
-		x.turn(c, a, q, k)
+		x.rotate(c, a, q, k)
 		keys := x.keys(c, a)
 		c.backend.StoreKV(keys.KV, k, tensor.Tensor{}, keys.slots)
 		b.Choose(c.chosen.Columns(0, s.Count), q, weights, keys.KV, keys.spans, backend.IndexArgs{
@@ -121,8 +121,8 @@ func (x *indexer) choose(c *Context, a *latent, hidden, residual tensor.Tensor) 
 	c.arena.used = mark
 }
 
-// turn applies the rope of a, if there is one, to queries and keys.
-func (x *indexer) turn(c *Context, a *latent, q, k tensor.Tensor) {
+// rotate applies the rope of a, if there is one, to queries and keys.
+func (x *indexer) rotate(c *Context, a *latent, q, k tensor.Tensor) {
 	s := x.spec
 	switch {
 	case a.rope < 0:

@@ -228,13 +228,13 @@ func (a *latent) store(c *Context, cache layerCache, key tensor.Tensor) {
 	if a.ropeNorm != nil {
 		a.ropeNorm.forward(c, turned, turned)
 	}
-	if a.turn(c, turned); c.err == nil {
+	if a.rotate(c, turned); c.err == nil {
 		c.backend.StoreKV(cache.KV, key, tensor.Tensor{}, cache.slots)
 	}
 }
 
-// turn applies rope to the heads of x.
-func (a *latent) turn(c *Context, x tensor.Tensor) {
+// rotate applies rope to the heads of x.
+func (a *latent) rotate(c *Context, x tensor.Tensor) {
 	if c.err != nil {
 		return
 	}
@@ -350,7 +350,7 @@ func (a *latent) absorb(c *Context, q tensor.Tensor) (absorbed tensor.Tensor, up
 	turned := c.arena.take(rows, heads*a.rotated)
 	each := matrix(turned, rows*heads, a.rotated)
 	c.copyRows(each, matrix(q, rows*heads, dim).Columns(a.nope, dim))
-	a.turn(c, turned)
+	a.rotate(c, turned)
 	c.copyRows(matrix(absorbed, rows*heads, width).Columns(a.rank, width), each)
 	c.arena.used = mark
 	return absorbed, up

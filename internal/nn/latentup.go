@@ -17,7 +17,7 @@ func (c *compiler) expansion(n Node, a *latent) (err error) {
 	m, s := a.spec.MLA, a.spec
 	if m.KVUp != "" {
 		if a.up.both, err = c.expands(n, m.KVUp, a.rank, s.Heads*(a.nope+s.ValueDim)); err == nil {
-			c.halves(a.up.both, a.nope+s.ValueDim, a.nope)
+			c.inRowGroups(a.up.both, a.nope+s.ValueDim, a.nope)
 		}
 		return err
 	}

@@ -46,12 +46,12 @@ func (c *compiler) needWhole(r *linear) {
 	c.banded = slices.DeleteFunc(c.banded, func(p *meta.Param) bool { return p == r.weight.Param })
 }
 
-// halves records that passes use the first rows of each group of r's rows, then the others.
-func (c *compiler) halves(r *linear, group, first int) {
-	if c.program.halves == nil {
-		c.program.halves = map[*meta.Param]backend.Halves{}
+// inRowGroups records that passes use the first rows of each group of r's rows, then the others.
+func (c *compiler) inRowGroups(r *linear, group, first int) {
+	if c.program.rowGroups == nil {
+		c.program.rowGroups = map[*meta.Param]backend.RowGroups{}
 	}
-	c.program.halves[r.weight.Param] = backend.Halves{Group: group, First: first}
+	c.program.rowGroups[r.weight.Param] = backend.RowGroups{Size: group, First: first}
 }
 
 // usedNext records the order in which passes use layers: those of list follow all others so far.

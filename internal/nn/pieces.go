@@ -50,11 +50,11 @@ func (a *boundLinear) pieces(c scope, in int, f func(p backend.Part, begin, end 
 // nextBand returns the pieces of the next band of the weight. It first completes all products
 // with the last band.
 func (a *boundLinear) nextBand(c scope) []backend.Part {
-	if c.bander == nil || a.ofAdapter || a.experts > 0 || c.err != nil || !c.bander.Banded(a.linear.weight.Param) {
+	if c.banded == nil || a.ofAdapter || a.experts > 0 || c.err != nil || !c.banded.Banded(a.linear.weight.Param) {
 		return nil
 	}
 	c.compute()
-	parts := c.bander.NextBand(a.linear.weight.Param)
+	parts := c.banded.NextBand(a.linear.weight.Param)
 	if len(parts) == 0 {
 		if err := c.weights.Err(); err != nil {
 			c.fail("%s: %w", a.linear.weight.path, err)

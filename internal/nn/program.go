@@ -43,13 +43,13 @@ type Program struct {
 	shared        []int  // layers of KV that later units also read
 	constants     int    // largest number of rows per token for which a rule needs ones and zeros
 	asked         asked
-	halves        map[*meta.Param]backend.Halves // see Halves
-	moves         bool                           // some unit replaces the hidden states instead of changing them in place
+	rowGroups     map[*meta.Param]backend.RowGroups // see RowGroups
+	moves         bool                              // some unit replaces the hidden states instead of changing them in place
 }
 
-// Halves returns the matrices of [Unit].Banded that a pass uses half by half: the first rows of
+// RowGroups returns the matrices of [Unit].Banded that a pass uses half by half: the first rows of
 // all groups, then the others.
-func (p *Program) Halves() map[*meta.Param]backend.Halves { return p.halves }
+func (p *Program) RowGroups() map[*meta.Param]backend.RowGroups { return p.rowGroups }
 
 // spans reports whether the pass must assign rows to sequences.
 func (p *Program) spans() bool { return len(p.layers) > 0 || p.positions }
@@ -61,9 +61,9 @@ type Unit struct {
 	Modules []Node
 	// Experts are the stacks of experts within them, which are held expert by expert.
 	Experts []Node
-	// Banded are the matrices among their parameters that may come in bands; see [Bander]. The
-	// unit reads them one after another, each from its first row to its last, or in the order of
-	// [Program.Halves].
+	// Banded are the matrices among their parameters that may come in bands; see [BandedWeights].
+	// The unit reads them one after another, each from its first row to its last, or in the order
+	// of [Program.RowGroups].
 	Banded []*meta.Param
 	// Layers are the indices in [Program.KV] of the layers whose keys and values the unit reads
 	// and writes. States are the indices in [Program.States] of its states. No other unit uses

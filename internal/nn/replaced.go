@@ -73,7 +73,7 @@ func (r *linear) each(c scope, rows, expert int, f func(c scope, begin, end int,
 			}
 		}
 	}
-	if replaced < rows || replaced == 0 || c.bander != nil && c.bander.Banded(r.weight.Param) { // bands are loaded in any case
+	if replaced < rows || replaced == 0 || c.banded != nil && c.banded.Banded(r.weight.Param) { // bands are loaded in any case
 		f(c, 0, rows, r.bind(c.Context, expert))
 	}
 	if replaced == 0 {

@@ -27,16 +27,16 @@ func lengthDependent(r *meta.RopeSpec) bool {
 // ropeTable holds the cosines and sines for the rows of a pass. All layers with equal rope specs
 // share it.
 type ropeTable struct {
-	spec     *meta.RopeSpec
-	alpha    param         // see meta.RopeSpec.Alpha; empty if there is none
-	filled   bool          // in this pass
-	cos, sin tensor.Tensor // [rows, Dim/2], views for the current pass
-	angles   tensor.Tensor // with alpha, the angles of cos and sin, in host memory
-	all      [2]tensor.Tensor
-	host     [2][]float32
-	stretch  []float32 // exp of alpha, if there is alpha
-	turns    []float32 // memory for angles
-	waves    []waves   // by class; the least used ones are at the end and are replaced first
+	spec      *meta.RopeSpec
+	alpha     param         // see meta.RopeSpec.Alpha; empty if there is none
+	filled    bool          // in this pass
+	cos, sin  tensor.Tensor // [rows, Dim/2], views for the current pass
+	angles    tensor.Tensor // with alpha, the angles of cos and sin, in host memory
+	all       [2]tensor.Tensor
+	host      [2][]float32
+	freqScale []float32 // exp of alpha, if there is alpha
+	turns     []float32 // memory for angles
+	waves     []waves   // by class; the least used ones are at the end and are replaced first
 }
 
 // waves holds the frequencies of one class of lengths.
@@ -57,7 +57,7 @@ func (t *ropeTable) init(c *Context, r *meta.RopeSpec, alpha param) {
 		t.host[i] = make([]float32, c.limits.Rows*(r.Dim/2))
 	}
 	if alpha.Param != nil {
-		t.stretch, t.turns = make([]float32, r.Dim/2), make([]float32, c.limits.Rows*(r.Dim/2))
+		t.freqScale, t.turns = make([]float32, r.Dim/2), make([]float32, c.limits.Rows*(r.Dim/2))
 	}
 }
 
@@ -76,18 +76,18 @@ func (t *ropeTable) fill(c *Context) error {
 		w := t.lookup(length)
 		position := float32(max(0, c.positions[i]-int32(t.spec.Shift)))
 		scale := w.scale * growth(t.spec, c.positions[i])
-		turn := scale
+		sinScale := scale
 		if t.spec.Backwards {
-			turn = -scale
+			sinScale = -scale
 		}
 		for j, inv := range w.inverse[:half] {
-			if t.stretch != nil {
-				inv *= t.stretch[j]
+			if t.freqScale != nil {
+				inv *= t.freqScale[j]
 				t.turns[i*half+j] = position * inv
 			}
 			s, co := math.Sincos(float64(position * inv))
 			cos[i*half+j] = float32(co) * scale
-			sin[i*half+j] = float32(s) * turn
+			sin[i*half+j] = float32(s) * sinScale
 		}
 	}
 	t.filled, t.cos, t.sin = true, matrix(t.all[0], c.rows, half), matrix(t.all[1], c.rows, half)
@@ -108,7 +108,7 @@ func (c *Context) learn(tables []int) {
 			continue
 		}
 		for j, a := range c.hostVectors(t.alpha) {
-			t.stretch[j] = float32(math.Exp(float64(a)))
+			t.freqScale[j] = float32(math.Exp(float64(a)))
 		}
 		if c.err != nil {
 			return
@@ -116,7 +116,7 @@ func (c *Context) learn(tables []int) {
 		if err := t.fill(c); err != nil {
 			c.err = err
 		}
-		t.angles = tensor.Floats(t.turns[:c.rows*len(t.stretch)], c.rows, len(t.stretch))
+		t.angles = tensor.Floats(t.turns[:c.rows*len(t.freqScale)], c.rows, len(t.freqScale))
 	}
 }
 

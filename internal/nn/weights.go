@@ -33,12 +33,12 @@ type Weights interface {
 	HoldExperts(m *meta.Module, experts []int32) (n int, err error)
 }
 
-// A Bander is implemented by Weights that may load a large matrix in bands of rows, one after
+// BandedWeights are Weights that may load a large matrix in bands of rows, one after
 // another, so that it is never in memory as a whole. Only matrices of [Unit].Banded may come in
-// bands. Parts of such a matrix returns the first band. Bands of [Program.Halves] are single
+// bands. Parts of such a matrix returns the first band. Bands of [Program.RowGroups] are single
 // pieces with the rows of whole groups. Parts and NextBand end the use of the previous band of
 // any matrix, so the operations that read it must have finished.
-type Bander interface {
+type BandedWeights interface {
 	// Banded reports whether p comes in bands.
 	Banded(p *meta.Param) bool
 	// NextBand waits for the next band of p and returns its pieces. It returns nil after the last

@@ -14,14 +14,14 @@ import (
 // bands are the matrices of the disk tier that stream in bands of rows, so that they are never in
 // memory as a whole. Their stream has one unit per band.
 type bands struct {
-	sizes  map[*meta.Param]int64 // see Options.Bands
-	halves map[*meta.Param]backend.Halves
-	list   []band // in the order of use
-	loads  [][]*load
-	stream *stream // nil if no matrix streams in bands
-	window *hostmem.Block
-	open   int              // the band that operations may read, or -1
-	unkept []*hostmem.Block // memory of the open band's parts; see plainParts
+	sizes     map[*meta.Param]int64 // see Options.Bands
+	rowGroups map[*meta.Param]backend.RowGroups
+	list      []band // in the order of use
+	loads     [][]*load
+	stream    *stream // nil if no matrix streams in bands
+	window    *hostmem.Block
+	open      int              // the band that operations may read, or -1
+	unkept    []*hostmem.Block // memory of the open band's parts; see plainParts
 }
 
 // A band is a range of rows of a matrix, or all of a part that cannot be split.
@@ -104,8 +104,8 @@ func (s *Store) addBandsOf(u *unit, w *want, size int64) {
 // cut splits piece p of w into bands. If passes use the halves of each group of rows separately,
 // all bands of the first halves precede those of the second.
 func (s *Store) cut(w *want, p *stored.Piece, size int64) []stored.Piece {
-	if h, ok := s.bands.halves[w.holder.param]; ok {
-		if group := s.rowGroup(p); h.First%group != 0 || h.Group%group != 0 {
+	if h, ok := s.bands.rowGroups[w.holder.param]; ok {
+		if group := s.rowGroup(p); h.First%group != 0 || h.Size%group != 0 {
 			return []stored.Piece{*p} // a checksum covers more rows
 		}
 		return cutHalves(p, h, size)
@@ -115,9 +115,9 @@ func (s *Store) cut(w *want, p *stored.Piece, size int64) []stored.Piece {
 
 // cutHalves splits the halves of p into bands of whole groups, each of at most size bytes
 // including scratch memory.
-func cutHalves(p *stored.Piece, h backend.Halves, size int64) (out []stored.Piece) {
+func cutHalves(p *stored.Piece, h backend.RowGroups, size int64) (out []stored.Piece) {
 	row := p.Size / int64(max(p.Part.Dims[0], 1))
-	groups := p.Part.Dims[0] / h.Group
+	groups := p.Part.Dims[0] / h.Size
 	for _, second := range []bool{false, true} {
 		_, count := h.Rows(second)
 		most := max(1, int((size-stripeScratch(size)-stripeEnds)/max(int64(count)*row, 1)))
@@ -142,12 +142,12 @@ func (s *Store) rowGroup(p *stored.Piece) int {
 
 // HalfBandBytes is [BandBytes] for the halves of p. It returns 0 if the halves cannot be
 // separated, or if two bands are as large as p.
-func HalfBandBytes(p *meta.Param, h backend.Halves, converted, most int64) int64 {
+func HalfBandBytes(p *meta.Param, h backend.RowGroups, converted, most int64) int64 {
 	size := p.Bytes()
-	if !stored.CanHalve(p, h) || h.First < 1 || h.First >= h.Group || p.Shape[0]%h.Group != 0 {
+	if !stored.CanHalve(p, h) || h.First < 1 || h.First >= h.Size || p.Shape[0]%h.Size != 0 {
 		return 0
 	}
-	fewest := size / int64(p.Shape[0]) * int64(max(h.First, h.Group-h.First)) // also for a converted one, see BandBytes
+	fewest := size / int64(p.Shape[0]) * int64(max(h.First, h.Size-h.First)) // also for a converted one, see BandBytes
 	if converted > 0 {
 		if size = converted; !stored.CanHalveTiles(h) {
 			return 0
@@ -226,7 +226,7 @@ func (s *Store) endBand() {
 	}
 }
 
-// Banded reports whether p streams in bands; see nn.Bander.
+// Banded reports whether p streams in bands; see nn.BandedWeights.
 func (s *Store) Banded(p *meta.Param) bool {
 	h := s.holders[p]
 	return h != nil && h.shown != nil && h.shown.place == inBands

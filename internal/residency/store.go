@@ -60,8 +60,8 @@ type Options struct {
 	// bytes. A unit reads these matrices one after another; see [Store.NextBand]. Other matrices
 	// of a unit are in memory together.
 	Bands map[*meta.Param]int64
-	// Halves are the matrices of Bands that are read in the order of their halves.
-	Halves map[*meta.Param]backend.Halves
+	// RowGroups are the matrices of Bands that are read in the order of their halves.
+	RowGroups map[*meta.Param]backend.RowGroups
 	// Converter converts matrices to its format. nil means to use them as stored.
 	Converter backend.Converter
 	// Converted maps the matrices that Converter converts to their converted sizes. nil means all
@@ -189,7 +189,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 		tiers:   map[devicemap.Device]int64{},
 		files:   files{open: map[string]*hostmem.DirectFile{}},
 		held:    -1,
-		bands:   bands{sizes: o.Bands, halves: o.Halves, open: -1},
+		bands:   bands{sizes: o.Bands, rowGroups: o.RowGroups, open: -1},
 
 		borrowed: borrowed{from: o.Lender, takes: o.Borrows},
 	}

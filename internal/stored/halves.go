@@ -6,13 +6,13 @@ import (
 )
 
 // CanHalveTiles reports whether [Piece.Half] can separate the halves of a converted matrix, whose rows are interleaved.
-func CanHalveTiles(h backend.Halves) bool {
-	return h.First%interleaved == 0 && h.Group%interleaved == 0
+func CanHalveTiles(h backend.RowGroups) bool {
+	return h.First%interleaved == 0 && h.Size%interleaved == 0
 }
 
 // CanHalve reports whether [Piece.Half] can separate the halves of p: one source, in rows of which no two halves share
 // scales.
-func CanHalve(p *meta.Param, h backend.Halves) bool {
+func CanHalve(p *meta.Param, h backend.RowGroups) bool {
 	if len(p.Shape) != 2 || len(p.Sources) != 1 || p.Sources[0].Transposed {
 		return false
 	}
@@ -21,19 +21,19 @@ func CanHalve(p *meta.Param, h backend.Halves) bool {
 }
 
 // apart reports whether halves of rows in a format have scales of their own.
-func apart(q *meta.Quant, h backend.Halves) bool {
+func apart(q *meta.Quant, h backend.RowGroups) bool {
 	row, unit := q.Format.Row(), RowUnit(q)
-	return row.Layout != meta.InputsFirst && !row.Codes.Flat && h.First%unit == 0 && h.Group%unit == 0
+	return row.Layout != meta.InputsFirst && !row.Codes.Flat && h.First%unit == 0 && h.Size%unit == 0
 }
 
 // Half returns one half of groups [begin, end), as a matrix of its own. Its ranges are these rows and their scales as
 // lines. It reports false if p does not have them as rows or tiles of rows.
-func (p *Piece) Half(h backend.Halves, second bool, begin, end int) (Piece, bool) {
+func (p *Piece) Half(h backend.RowGroups, second bool, begin, end int) (Piece, bool) {
 	m := &p.Part.Matrix
-	if m.Rank != 2 || m.Transposed || m.RowStep > 1 || begin < 0 || begin >= end || m.Dims[0]%h.Group != 0 || end*h.Group > m.Dims[0] {
+	if m.Rank != 2 || m.Transposed || m.RowStep > 1 || begin < 0 || begin >= end || m.Dims[0]%h.Size != 0 || end*h.Size > m.Dims[0] {
 		return Piece{}, false
 	}
-	groups, lines := m.Dims[0]/h.Group, end-begin
+	groups, lines := m.Dims[0]/h.Size, end-begin
 	first, count := h.Rows(second)
 	out := Piece{Part: p.NewPart()}
 	out.Part.Dims[0], out.Part.Into = lines*count, meta.RowRange{}
@@ -44,13 +44,13 @@ func (p *Piece) Half(h backend.Halves, second bool, begin, end int) (Piece, bool
 		}
 	}
 	if m.Quant == nil || m.Quant.Height > 0 {
-		return out, len(p.Ranges) == 1 && out.addLines(p.Ranges[0], line{h.Group, first, count}, groups, begin, lines)
+		return out, len(p.Ranges) == 1 && out.addLines(p.Ranges[0], line{h.Size, first, count}, groups, begin, lines)
 	}
 	q := out.Part.Quant
 	if !q.Index.IsZero() || !apart(q.Quant, h) {
 		return Piece{}, false
 	}
-	total, group := entries(q, m.Dims[0], m.Dims[1]), entries(q, h.Group, m.Dims[1])
+	total, group := entries(q, m.Dims[0], m.Dims[1]), entries(q, h.Size, m.Dims[1])
 	before, those := entries(q, first, m.Dims[1]), entries(q, count, m.Dims[1])
 	k := 0
 	for i, r := range p.Ranges {

@@ -210,7 +210,7 @@ func (op *attentionOp) run(w *worker, unit int) {
 		t := tileOf{span: s, kvHead: kvHead, kvHeads: min(c.kvHeads, op.a.KVHeads-kvHead), first: first, tokens: min(c.tokens, s.Rows-first)}
 		t.head = kvHead*op.group + part*c.heads
 		t.heads = min(c.heads, op.group-part*c.heads)
-		w.did(op.kernel[i])
+		w.record(op.kernel[i])
 		switch op.kernel[i] {
 		case attentionRounded:
 			op.roundedTile(w.scratch.v, &t)

@@ -31,8 +31,8 @@ func (op *attentionOp) roundedQueries() int {
 	return n
 }
 
-// rooms are the parts of a tile's scratch memory. A couple is two panels of queries.
-type rooms struct {
+// tileScratch has the parts of a tile's scratch memory. A couple is two panels of queries.
+type tileScratch struct {
 	columns   int // of the sums, a multiple of two packs
 	panelSize int // words of a panel of queries, or a pack of keys
 	blockSize int // words of a panel of weights, or a pack of values
@@ -48,9 +48,9 @@ type rooms struct {
 	lineBytes int        // of a line
 }
 
-// layout assigns each room its place in scratch, in whole cache lines, and returns the total
+// layout assigns each part its place in scratch, in whole cache lines, and returns the total
 // size. If scratch is nil, it only computes the size.
-func (op *attentionOp) layout(r *rooms, scratch []float32, couples int) (floats int) {
+func (op *attentionOp) layout(r *tileScratch, scratch []float32, couples int) (floats int) {
 	take := func(n int) []float32 {
 		begin := floats
 		floats += ceil(n, 16) * 16
@@ -78,11 +78,11 @@ func (op *attentionOp) layout(r *rooms, scratch []float32, couples int) (floats 
 
 func (op *attentionOp) roundedScratch() int {
 	c := op.cutOf(attentionRounded)
-	return op.layout(new(rooms), nil, ceil(c.tokens*c.heads, couple))
+	return op.layout(new(tileScratch), nil, ceil(c.tokens*c.heads, couple))
 }
 
 // state returns the state of panel i of queries.
-func (r *rooms) state(i int) *attention.Online {
+func (r *tileScratch) state(i int) *attention.Online {
 	return (*attention.Online)(unsafe.Pointer(&r.states[i*stateFloats]))
 }
 
@@ -90,7 +90,7 @@ func (r *rooms) state(i int) *attention.Online {
 // reach queries that do not see them, as 0 times infinity. If there are any, each token is
 // computed in a tile of its own.
 func (op *attentionOp) roundedTile(scratch []float32, t *tileOf) {
-	var r rooms
+	var r tileScratch
 	op.layout(&r, scratch, ceil(t.tokens*t.heads, couple))
 	if op.attend(&r, t) {
 		return
@@ -105,7 +105,7 @@ func (op *attentionOp) roundedTile(scratch []float32, t *tileOf) {
 }
 
 // attend returns false if the tile has several tokens and a value is not finite.
-func (op *attentionOp) attend(r *rooms, t *tileOf) bool {
+func (op *attentionOp) attend(r *tileScratch, t *tileOf) bool {
 	op.loadQueries(r, t)
 	lo, _ := op.visible(t.span, t.first)
 	_, hi := op.visible(t.span, t.first+t.tokens-1)
@@ -132,7 +132,7 @@ func (op *attentionOp) attend(r *rooms, t *tileOf) bool {
 
 // loadQueries packs the queries of a tile, token by token and head by head, and records which
 // keys each sees.
-func (op *attentionOp) loadQueries(r *rooms, t *tileOf) {
+func (op *attentionOp) loadQueries(r *tileScratch, t *tileOf) {
 	m, dim := t.tokens*t.heads, op.a.Dim
 	clear(r.sums)
 	for c := 0; c < m; c += couple {
@@ -156,7 +156,7 @@ func (op *attentionOp) loadQueries(r *rooms, t *tileOf) {
 
 // loadKeys packs n keys and values from position begin on, with zeros for positions outside of
 // [lo, hi). It reports whether the values are finite.
-func (op *attentionOp) loadKeys(r *rooms, t *tileOf, begin, n, lo, hi int) (finite bool) {
+func (op *attentionOp) loadKeys(r *tileScratch, t *tileOf, begin, n, lo, hi int) (finite bool) {
 	finite = true
 	half := len(r.lines) / 2
 	for i := 0; i < n; i += gemm.BlockK {
@@ -199,7 +199,7 @@ func (p *pages) lines(set *kernels.Set, t *tileOf, at, lo, hi, dim int, room []b
 
 // addBlock processes n keys from position begin on for couple c of queries, as far as they see
 // them.
-func (op *attentionOp) addBlock(r *rooms, t *tileOf, c, begin, n int, by float32) {
+func (op *attentionOp) addBlock(r *tileScratch, t *tileOf, c, begin, n int, by float32) {
 	if last := min((c+1)*couple, t.tokens*t.heads) - 1; op.unseen(t, c*couple/t.heads, last/t.heads, begin, begin+n) {
 		return
 	}
@@ -225,7 +225,7 @@ func (op *attentionOp) unseen(t *tileOf, first, last, begin, end int) bool {
 }
 
 // finish divides the sums of couple c by the sums of its weights and stores them.
-func (op *attentionOp) finish(r *rooms, t *tileOf, c int) {
+func (op *attentionOp) finish(r *tileScratch, t *tileOf, c int) {
 	width, m := op.a.ValueDim, t.tokens*t.heads
 	sums := mat.Floats{V: r.sums[c*r.columns*couple:][:r.columns*couple], Stride: couple}
 	for i := range 2 {

@@ -38,18 +38,18 @@ func (b *Backend) relative(op string, n int, a *backend.AttentionArgs) (r relati
 		return r, false
 	}
 	r.profiles = s.v[:len(from)]
-	b.turn = turn{dst: r.profiles, src: from, extent: r.extent}
-	b.run(&b.turn, 1, len(from))
+	b.reverse = reverseProfiles{dst: r.profiles, src: from, extent: r.extent}
+	b.run(&b.reverse, 1, len(from))
 	return r, true
 }
 
-// turn copies profiles in reverse order and recovers from faults. dst may be src.
-type turn struct {
+// reverseProfiles copies profiles in reverse order and recovers from faults. dst may be src.
+type reverseProfiles struct {
 	dst, src []float32
 	extent   int
 }
 
-func (t *turn) run(_ *worker, _ int) {
+func (t *reverseProfiles) run(_ *worker, _ int) {
 	copy(t.dst, t.src)
 	for i := 0; i < len(t.dst); i += t.extent {
 		slices.Reverse(t.dst[i:][:t.extent])

@@ -116,16 +116,16 @@ func (op *bf16Product) planRows(threads int) int {
 func (op *bf16Product) run(w *worker, unit int) {
 	switch {
 	case op.packed && op.kernel == amxInPlace:
-		w.did(amxInPlace)
+		w.record(amxInPlace)
 		op.tilesInPlace(w.scratch.v, unit*op.unitRows, w.next)
 	case op.packed && op.kernel == bf16FewTokens:
-		w.did(bf16FewTokens)
+		w.record(bf16FewTokens)
 		op.tilesOfFew(w.scratch.v, unit*op.unitRows)
 	case op.packed && op.kernel == amxSteps:
-		w.did(amxSteps)
+		w.record(amxSteps)
 		op.tileSteps(w, unit*op.unitRows)
 	case op.packed && op.inTiles():
-		w.did(bf16Tiles)
+		w.record(bf16Tiles)
 		op.tiles(w.scratch.v, unit*op.unitRows)
 	case op.packed:
 		op.dots(w, unit*op.unitRows)
@@ -156,11 +156,11 @@ func (op *bf16Product) dots(w *worker, r int) {
 		n := min(unitTokens, op.tokens-t)
 		x, y := mat.Pairs{V: op.pairs.V[t*op.words:], Stride: op.words}, from(op.y, t, r)
 		if op.kernel == amxOneToken {
-			w.did(amxOneToken)
+			w.record(amxOneToken)
 			op.set.GEMV.MulTile(y.V, op.at(r), x.V, rows, op.w.cols/gemm.BlockK)
 			continue
 		}
-		w.did(pairDots)
+		w.record(pairDots)
 		op.set.GEMV.MulPairs(y, op.at(r), x, rows, n, op.w.cols)
 	}
 	op.addBias(0, op.tokens, r, rows)

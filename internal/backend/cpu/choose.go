@@ -345,9 +345,9 @@ func (m *matrix) layout() layout {
 	return byRows
 }
 
-// did records that a kernel computes some of w's units. Every call of a kernel is recorded, and a
+// record notes that a kernel computes some of w's units. Every call of a kernel is recorded, and a
 // test compares the records with the table.
-func (w *worker) did(k kernel) { w.ran |= 1 << k }
+func (w *worker) record(k kernel) { w.ran |= 1 << k }
 
 // modeOf returns whether p's activations may be rounded.
 func modeOf(p *backend.Product) mode {

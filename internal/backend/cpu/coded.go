@@ -157,7 +157,7 @@ func (w *worker) runCoded(p product, unit int) {
 // runFused computes rows of a product with a coded weight and decodes them meanwhile.
 func (w *worker) runFused(p product, first, rows int) {
 	l := p.base()
-	w.did(l.kernel)
+	w.record(l.kernel)
 	y, row := from(l.y, 0, first), l.w.row+first
 	switch op := p.(type) {
 	case *bf16Product:

@@ -15,7 +15,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-var _ backend.Separator = (*Converter)(nil)
+var _ backend.Deinterleaver = (*Converter)(nil)
 
 // A Converter converts float matrices to q8_0 or q4_0, in interleaved rows, or in plain rows for
 // a device that needs them.
@@ -101,8 +101,8 @@ func (c *Converter) Convert(ctx context.Context, dst, src []byte, p *backend.Par
 	return ctx.Err()
 }
 
-// Separate implements [backend.Separator].
-func (c *Converter) Separate(dst, src []byte, p *backend.Part) error {
+// Deinterleave implements [backend.Deinterleaver].
+func (c *Converter) Deinterleave(dst, src []byte, p *backend.Part) error {
 	rows, cols := p.Dims[0], p.Dims[1]
 	row := cols / quant.BlockColumns * c.packing.BlockBytes()
 	if cols%quant.BlockColumns != 0 || len(src) != rows*row || len(dst) != len(src) {
@@ -120,7 +120,7 @@ func (c *Converter) Separate(dst, src []byte, p *backend.Part) error {
 						return
 					}
 					last := min(first+quant.InterleavedRows, rows)
-					quant.Separate(c.packing, dst[first*row:last*row], src[first*row:last*row], last-first, cols/quant.BlockColumns)
+					quant.Deinterleave(c.packing, dst[first*row:last*row], src[first*row:last*row], last-first, cols/quant.BlockColumns)
 				}
 			})
 			if panicked != nil {

@@ -84,7 +84,7 @@ type Backend struct {
 	scale   scale
 	route   route
 	widen   widen
-	turn    turn
+	reverse reverseProfiles
 	move    move
 }
 
@@ -97,7 +97,7 @@ func New(o Options) (*Backend, error) {
 	}
 	b := &Backend{set: set, ledger: o.Ledger, arena: o.Arena, blocks: map[*byte]*hostmem.Block{}}
 	reading := o.Reading
-	if o.Threads > crowd || o.Threads < runtime.GOMAXPROCS(0) {
+	if o.Threads > maxYielding || o.Threads < runtime.GOMAXPROCS(0) {
 		reading = nil
 	}
 	b.pool = newPool(o.Threads, o.Layout, reading, b.recovered)

@@ -75,7 +75,7 @@ type deltaTokens struct {
 	turned       []float32 // a query and its key
 	vectors      []float32 // see grad.Kernels.DeltaGrad
 	out, du      []float32
-	faded        []float32 // with ByChannel: a state after its decay
+	decayed      []float32 // with ByChannel: a state after its decay
 }
 
 func (op *deltaRuleGrad) tokens(scratch []float32) deltaTokens {
@@ -84,7 +84,7 @@ func (op *deltaRuleGrad) tokens(scratch []float32) deltaTokens {
 	kept := deltaTokens{every: n, kq: from.take(n * 2 * k), by: from.take(2 * n), seen: from.take(n * v), change: from.take(n * v),
 		turned: from.take(2 * k), vectors: from.take(3 * v), out: from.take(v), du: from.take(v)}
 	if op.args.ByChannel {
-		kept.faded = from.take(k * v)
+		kept.decayed = from.take(k * v)
 	}
 	return kept
 }
@@ -100,7 +100,7 @@ func (op *deltaRuleGrad) unit(w *worker, span, head int, shared mat.Floats) {
 		kept.by[2*i], kept.by[2*i+1] = op.units(kq, r, head)
 		decay, strength := op.gates(r, head)
 		if op.args.ByChannel {
-			op.fade(state, r, head)
+			op.decayRows(state, r, head)
 		}
 		op.set.Vector.DeltaRead(seen, state, kq[:k])
 		op.change(change, seen, r, head, decay, strength)
@@ -135,16 +135,16 @@ func (op *deltaRuleGrad) back(kept *deltaTokens, before, gradient, dkq []float32
 	}
 	own, earlier := float32(dot(change, dy)), before
 	if op.args.ByChannel {
-		copy(kept.faded, before)
-		op.fade(kept.faded, r, head)
-		before = kept.faded
+		copy(kept.decayed, before)
+		op.decayRows(kept.decayed, r, head)
+		before = kept.decayed
 	}
 	ddecay += op.set.Grad.DeltaGrad(dkq, before, gradient, kq[:k], kept.vectors, decay)
 	op.set.Vector.AddScaled(dkq[k:], kq[:k], own)
 	unitGrad(dkq[:k], kq[:k], kept.by[2*i], 1)
 	unitGrad(dkq[k:], kq[k:], kept.by[2*i+1], float64(k))
 	if op.args.ByChannel {
-		op.fadeGrad(earlier, gradient, span, r, head)
+		op.stateDecayGrad(earlier, gradient, span, r, head)
 	} else {
 		op.decayGrad(span, r, head, head, float64(decay)*ddecay)
 	}
@@ -153,9 +153,9 @@ func (op *deltaRuleGrad) back(kept *deltaTokens, before, gradient, dkq []float32
 	}
 }
 
-// fadeGrad is the backward operation of fade: it turns the gradient of a decayed state into that
-// of the state before.
-func (op *deltaRuleGrad) fadeGrad(before, gradient []float32, span, r, head int) {
+// stateDecayGrad is the backward operation of decayRows: it turns the gradient of a decayed state
+// into that of the state before.
+func (op *deltaRuleGrad) stateDecayGrad(before, gradient []float32, span, r, head int) {
 	dim, width := op.args.KeyDim, op.args.ValueDim
 	for i := range dim {
 		g := gradient[i*width:][:width]

@@ -54,7 +54,7 @@ func packable(w mat.Weights, turned bool) matmul.Matrix {
 
 // multiply runs a training product.
 func (b *Backend) multiply(p matmul.Product) {
-	b.pool.workers[0].did(packedMatrices + kernel(b.gemm.Kernel(p.Rounded, p.N)))
+	b.pool.workers[0].record(packedMatrices + kernel(b.gemm.Kernel(p.Rounded, p.N)))
 	b.gemm.Mul(p)
 }
 

@@ -73,7 +73,7 @@ func (op *int8Product) run(w *worker, unit int) {
 		part = pairRows
 	}
 	for i := 0; i < rows; i += part {
-		w.did(interleavedInt8)
+		w.record(interleavedInt8)
 		op.mul(&bands, r+i, first+i*step, step, col, min(part, rows-i))
 	}
 	op.addBias(0, op.tokens, r, rows)

@@ -21,7 +21,7 @@ func (op *interleaved) run(w *worker, unit int) {
 	step := max(interleavedBytes/(4*op.tokens)/quant.BlockColumns, 1) * quant.BlockColumns
 	for k := 0; k < m.cols; k += step {
 		n := min(step, m.cols-k)
-		w.did(interleavedFloats)
+		w.record(interleavedFloats)
 		op.set.QGEMM.MulInterleaved(from(op.y, 0, r), quant.View{Packed: &m.packed, Row: m.row + r*m.step, Step: m.step, Col: m.col + k, Rows: rows, Cols: n}, from(op.x, 0, k), op.tokens, k > 0)
 	}
 	op.addBias(0, op.tokens, r, rows)

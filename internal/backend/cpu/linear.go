@@ -209,24 +209,24 @@ func (op *linear) run(w *worker, unit int) {
 	y, x := from(op.y, t, r), from(op.x, t, 0)
 	switch {
 	case op.groups.tokens > 0:
-		w.did(dotGroups)
+		w.record(dotGroups)
 		op.mulGroups(w.scratch.v, r, rows)
 	case op.access == inPlace:
 		op.mulInPlace(w, y, x, r, rows, tokens)
 	case op.access == columns:
-		w.did(columnSums)
+		w.record(columnSums)
 		op.addColumns(y, x, w.scratch.v, r, rows, tokens)
 	case op.access == unpacked:
-		w.did(columnSumsUnpacked)
+		w.record(columnSumsUnpacked)
 		op.addUnpacked(y, x, w.scratch.v, r, rows, tokens)
 	case op.access == codes:
-		w.did(codeSums)
+		w.record(codeSums)
 		op.addCodes(y, x, w.scratch.v, r, rows, tokens)
 	default:
 		if op.access == turned {
-			w.did(dotTransposed)
+			w.record(dotTransposed)
 		} else {
-			w.did(dotWidened)
+			w.record(dotWidened)
 		}
 		panel := op.panel(w.scratch.v, r, rows)
 		for begin := 0; begin < tokens; begin += unitTokens {
@@ -251,16 +251,16 @@ func (op *linear) mulInPlace(w *worker, y, x mat.Floats, r, rows, tokens int) {
 	m := &op.w
 	switch op.kernel {
 	case dotBlocks: // one token
-		w.did(dotBlocks)
+		w.record(dotBlocks)
 		op.set.Quant.DotBlocks(y.V, m.view(r, rows), row(x, 0, m.cols))
 		return
 	case codeDots:
-		w.did(codeDots)
+		w.record(codeDots)
 		view := m.view(r, rows)
 		op.set.Quant.DotRows(y, &view, x, tokens, w.scratch.v)
 		return
 	}
-	w.did(dotRows)
+	w.record(dotRows)
 	op.set.GEMV.Mul(&gemv.Product{Y: y, W: op.at(r), X: x, Rows: rows, Tokens: tokens, N: op.w.cols})
 }
 

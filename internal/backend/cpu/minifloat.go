@@ -71,7 +71,7 @@ func (op *minifloat) run(w *worker, unit int) {
 	rows := min(op.unitRows, m.rows-r)
 	for t := 0; t < op.tokens; {
 		group := set.QGEMM.MinifloatGroup(op.tokens - t)
-		w.did(minifloatCodes)
+		w.record(minifloatCodes)
 		set.QGEMM.MulMinifloat(from(op.y, t, r), quant.View{Packed: &m.packed, Row: m.row + r*m.step, Step: m.step, Rows: rows, Cols: m.cols}, op.groups.x[t*size:], w.scratch.v, group)
 		t += group
 	}

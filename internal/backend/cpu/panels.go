@@ -70,7 +70,7 @@ func (op *panelProduct) run(w *worker, unit int) {
 	}
 	r := unit * op.unitRows
 	rows := min(op.unitRows, op.w.rows-r)
-	w.did(panelSums)
+	w.record(panelSums)
 	op.product(w.scratch.v, r, rows)
 	op.addBias(0, op.tokens, r, rows)
 }

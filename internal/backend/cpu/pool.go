@@ -38,23 +38,23 @@ type worker struct {
 	share  atomic.Uint64 // its remaining units; see workstealing.go
 	_      [128]byte
 
-	steps  int           // since it last read the clock
-	rested time.Duration // when it last yielded, relative to the start of the pool
+	steps   int           // since it last read the clock
+	yielded time.Duration // when it last yielded, relative to the start of the pool
 }
 
 // A waiting thread spins on one word, yields now and then, and parks after some tenths of a
 // millisecond. That is longer than the time between two operations and between two tokens. While
 // weights are being read it parks after about a microsecond; see Options.Reading. With more than
-// crowd threads, waking takes longer than spinning saves.
+// maxYielding threads, waking takes longer than spinning saves.
 const (
 	looks      = 2000 // checks between two yields
 	yields     = 48   // yields before it parks
 	briefLooks = 200  // checks before it parks during reads
 )
 
-// crowd is the largest number of threads that may yield that often, because yielding takes a lock
-// of the scheduler.
-const crowd = 8
+// maxYielding is the largest number of threads that may yield that often, because yielding takes a
+// lock of the scheduler.
+const maxYielding = 8
 
 // If there are as many threads as processors, a computing thread yields once in restEvery.
 // Otherwise goroutines that pass on a signal, a request or a token would wait until the scheduler
@@ -104,8 +104,8 @@ type pool struct {
 func newPool(threads int, layout *topology.Layout, reading func() bool, fail func(any)) *pool {
 	threads = max(threads, 1)
 	p := &pool{done: make(chan struct{}, 1), fail: fail, began: time.Now(), looks: looks, yields: yields, reading: reading}
-	if crowds := threads / crowd; crowds > 1 {
-		p.looks, p.yields = looks*crowds, max(4, yields/crowds)
+	if groups := threads / maxYielding; groups > 1 {
+		p.looks, p.yields = looks*groups, max(4, yields/groups)
 	}
 	for i := range threads {
 		p.workers = append(p.workers, &worker{index: i, victims: layout.Helped(i, threads), wake: make(chan struct{}, 1)})
@@ -315,8 +315,8 @@ func (p *pool) worked(w *worker, units int) {
 		return
 	}
 	w.steps = 0
-	if now := time.Since(p.began); now-w.rested >= restEvery {
-		w.rested = now
+	if now := time.Since(p.began); now-w.yielded >= restEvery {
+		w.yielded = now
 		if len(p.workers) >= runtime.GOMAXPROCS(0) { // otherwise there is a processor for other goroutines
 			runtime.Gosched()
 		}

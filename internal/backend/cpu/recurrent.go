@@ -288,7 +288,7 @@ func (op *deltaRule) token(dst, state []float32, r, head int, kq, change []float
 	op.units(kq, r, head)
 	decay, strength := op.gates(r, head)
 	if op.args.ByChannel {
-		op.fade(state, r, head)
+		op.decayRows(state, r, head)
 	}
 	op.set.Vector.DeltaRead(change, state, kq[:op.args.KeyDim]) // the value that the state holds for the key
 	op.change(change, change, r, head, decay, strength)
@@ -305,8 +305,8 @@ func (op *deltaRule) units(kq []float32, r, head int) (byKey, byQuery float32) {
 	return byKey, byQuery
 }
 
-// fade multiplies each row of a head's state by its own decay of row r.
-func (op *deltaRule) fade(state []float32, r, head int) {
+// decayRows multiplies each row of a head's state by its own decay of row r.
+func (op *deltaRule) decayRows(state []float32, r, head int) {
 	dim, width := op.args.KeyDim, op.args.ValueDim
 	for i := range dim {
 		op.set.Vector.ScaleShift(state[i*width:][:width], op.decay(r, head, head*dim+i), 0)
@@ -323,7 +323,7 @@ func (op *deltaRule) decay(r, head, i int) float32 {
 }
 
 // gates returns the decay of a head's state at row r, and the strength of its change. With
-// ByChannel, fade has already multiplied the state.
+// ByChannel, decayRows has already multiplied the state.
 func (op *deltaRule) gates(r, head int) (decay, strength float32) {
 	if decay = 1; !op.args.ByChannel {
 		decay = op.decay(r, head, head)

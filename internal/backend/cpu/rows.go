@@ -35,7 +35,7 @@ func (op *rowsProduct) run(w *worker, unit int) {
 		op.set.QGEMM.RoundRows(op.in.V[unit*op.in.Stride:], row(op.x, unit, m.cols))
 		return
 	}
-	w.did(rowsInt8)
+	w.record(rowsInt8)
 	r := unit * op.unitRows
 	rows := min(op.unitRows, m.rows-r)
 	op.set.QGEMM.MulRows(from(op.y, 0, r), quant.View{Packed: &m.packed, Row: m.row + r*m.step, Step: m.step, Rows: rows, Cols: m.cols}, op.in, op.tokens)

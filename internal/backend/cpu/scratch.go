@@ -317,7 +317,7 @@ func attentionScratch(set *kernels.Set, w *backend.AttentionWork, kv meta.DType)
 	n = max(n, max(min(w.KVHeads*rows*op.pagedPitch(), mostScores), min(rows*op.pagedPitch(), mostTile), op.pagedPitch())+
 		min(w.KVHeads*rows, mostScores/attention.PagedTokens)*(wholeBlocks(w.Dim)+wholeBlocks(w.ValueDim)+1))
 	if bf16(set) {
-		n = max(n, op.layout(new(rooms), nil, ceil(min(max(op.roundedQueries(), 1), w.Tokens*group), couple)))
+		n = max(n, op.layout(new(tileScratch), nil, ceil(min(max(op.roundedQueries(), 1), w.Tokens*group), couple)))
 	}
 	return n
 }

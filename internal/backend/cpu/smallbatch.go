@@ -35,7 +35,7 @@ func (op *smallBatch) run(work *worker, unit int) {
 	}
 	w, ahead := op.at(r), op.unitRows*op.w.Stride
 	next := w.Data[min(ahead, len(w.Data)):]
-	work.did(smallBatches)
+	work.record(smallBatches)
 	set.GEMM.MulSmallBatch(gemm.SmallBatch{C: from(op.y, 0, r), W: w, X: op.groups.x, Rows: rows, Tokens: op.tokens, N: cols, Next: next[:min(ahead, len(next))]})
 	op.addBias(0, op.tokens, r, rows)
 }

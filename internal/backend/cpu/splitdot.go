@@ -45,7 +45,7 @@ func (op *splitDot) run(w *worker, unit int) {
 	rows := min(op.unitRows, op.w.rows-r)
 	for t := 0; t < op.tokens; {
 		group := op.set.GEMV.SplitGroup(op.tokens - t)
-		w.did(splitDots)
+		w.record(splitDots)
 		op.product(w.scratch.v, r, rows, t, group)
 		t += group
 	}

@@ -76,7 +76,7 @@ func (m *memory) shadow(t tensor.Tensor) (tensor.Tensor, error) {
 		return tensor.Tensor{}, nil
 	}
 	if b.shadow.IsZero() {
-		if err := m.shade(b); err != nil {
+		if err := m.addShadow(b); err != nil {
 			return tensor.Tensor{}, err
 		}
 	}
@@ -89,8 +89,8 @@ func (m *memory) shadow(t tensor.Tensor) (tensor.Tensor, error) {
 	return t, nil
 }
 
-// shade allocates a zeroed shadow for a block.
-func (m *memory) shade(b *block) (err error) {
+// addShadow allocates a zeroed shadow for a block.
+func (m *memory) addShadow(b *block) (err error) {
 	n := b.memory.Elements()
 	if b.shadow = m.takeSpare(n); b.shadow.IsZero() {
 		b.shadow, err = m.backend.New(meta.Float32, n)

@@ -59,7 +59,7 @@ func (r *Recorder) Recording() bool { return r.on }
 func (r *Recorder) Mark() backend.Mark {
 	for _, i := range r.live {
 		if b := r.blocks[r.values[i].t.Owner]; b != nil && !b.chunk { // nor is the host's
-			r.rescue(i)
+			r.keepValue(i)
 		}
 	}
 	r.live, r.recipes = r.live[:0], r.recipes[:0]
@@ -207,13 +207,13 @@ func (r *Recorder) write(dst tensor.Tensor) {
 		if v.hi <= lo || hi <= v.lo {
 			return false
 		}
-		r.rescue(i)
+		r.keepValue(i)
 		return true
 	})
 }
 
-// rescue copies a value out of its memory, or marks it to be recomputed when it is read.
-func (r *Recorder) rescue(i int) {
+// keepValue copies a value out of its memory, or marks it to be recomputed when it is read.
+func (r *Recorder) keepValue(i int) {
 	if v := &r.values[i]; v.remake != nil {
 		v.gone = true
 		return

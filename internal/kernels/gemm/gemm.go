@@ -66,7 +66,7 @@ type rounder interface {
 	tilePack(t Tiles)
 	tileSteps(t *StepTiles)
 	storeSteps(t *StepSums)
-	turn(y, c mat.Floats, bias []float32, rows, tokens int)
+	transposeSums(y, c mat.Floats, bias []float32, rows, tokens int)
 	couple(t Tiles)
 	transposePack(w []uint32, blocks int)
 	tileFew(t FewTiles)

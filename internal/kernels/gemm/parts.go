@@ -18,7 +18,7 @@ const (
 // parter is implemented by variants with tiles for parts. The caller has checked bounds.
 type parter interface {
 	packParts(dst []uint32, apart int, x mat.Floats, l PartsLayout)
-	packBFloat16(dst []uint32, w mat.Weights, columns, turn bool, width, n int)
+	packBFloat16(dst []uint32, w mat.Weights, columns, transposed bool, width, n int)
 	mulParts(c mat.Floats, a, b Packs, blocks, couples int, add bool)
 }
 

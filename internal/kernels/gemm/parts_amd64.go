@@ -9,7 +9,7 @@ import (
 
 //go:noinline
 func (bf16) packParts(dst []uint32, apart int, x mat.Floats, l PartsLayout) {
-	columns, turn, parts, n := !l.Lines, l.Lines != l.Panel, l.Parts, l.N
+	columns, transposed, parts, n := !l.Lines, l.Lines != l.Panel, l.Parts, l.N
 	to, step, from, stride, w, terms := asm.Words(dst), int64(4*apart), asm.Floats(x.V), int64(4*x.Stride), int64(l.Width), int64(n)
 	switch {
 	case columns && parts == RoundedParts:
@@ -21,19 +21,19 @@ func (bf16) packParts(dst []uint32, apart int, x mat.Floats, l PartsLayout) {
 	default:
 		avx512LineParts3(to, step, from, stride, w, terms)
 	}
-	for part := 0; turn && part < parts; part++ {
+	for part := 0; transposed && part < parts; part++ {
 		avx512TransposeParts(asm.Words(dst[part*apart:]), int64(mat.CeilDiv(n, BlockK)))
 	}
 }
 
 //go:noinline
-func (bf16) packBFloat16(dst []uint32, w mat.Weights, columns, turn bool, width, n int) {
+func (bf16) packBFloat16(dst []uint32, w mat.Weights, columns, transposed bool, width, n int) {
 	if columns {
 		avx512HalfColumns(asm.Words(dst), asm.Bytes(w.Data), int64(w.Stride), int64(width), int64(n))
 	} else {
 		avx512HalfLines(asm.Words(dst), asm.Bytes(w.Data), int64(w.Stride), int64(width), int64(n))
 	}
-	if turn {
+	if transposed {
 		avx512TransposeParts(asm.Words(dst), int64(mat.CeilDiv(n, BlockK)))
 	}
 }

@@ -132,5 +132,5 @@ func (s *Kernels) Transpose(y, c mat.Floats, bias []float32, rows, tokens int) {
 	if bias != nil {
 		bias = bias[:rows]
 	}
-	s.rounder.turn(y, c, bias, rows, tokens)
+	s.rounder.transposeSums(y, c, bias, rows, tokens)
 }

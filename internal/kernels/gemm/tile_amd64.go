@@ -107,6 +107,6 @@ func (bf16) tilePack(t Tiles) {
 }
 
 //go:noinline
-func (bf16) turn(y, c mat.Floats, bias []float32, rows, tokens int) {
+func (bf16) transposeSums(y, c mat.Floats, bias []float32, rows, tokens int) {
 	avx512bf16TransposeAddBias(asm.Floats(y.V), int64(4*y.Stride), asm.Floats(c.V), int64(4*c.Stride), asm.Floats(bias), int64(rows), int64(tokens))
 }

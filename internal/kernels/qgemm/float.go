@@ -39,7 +39,7 @@ func (s *Kernels) MulInterleaved(y mat.Floats, w quant.View, x mat.Floats, token
 	x.Check(tokens, n)
 	blocks := n / quant.BlockColumns
 	for i := 0; i < rows; {
-		at, to := stretchOf(p, row+i*step, step, col, rows-i, blocks), from(y, i)
+		at, to := rowRunOf(p, row+i*step, step, col, rows-i, blocks), from(y, i)
 		if at.bands > 0 {
 			s.ops.sumBands(p.Packing, to, at.w, apart(p), at.bands, x, tokens, blocks, add)
 		} else {

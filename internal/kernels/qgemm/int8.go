@@ -55,7 +55,7 @@ func (s *Kernels) MulInt8(y mat.Floats, w quant.View, x mat.Pairs, tokens int, a
 	_ = x.V[:(tokens-1)*x.Stride+s.Int8Words(p.Packing, n)]
 	blocks := n / quant.BlockColumns
 	for i := 0; i < rows; {
-		at, to := stretchOf(p, row+i*step, step, col, rows-i, blocks), from(y, i)
+		at, to := rowRunOf(p, row+i*step, step, col, rows-i, blocks), from(y, i)
 		if at.bands > 0 {
 			s.integers.mul(p.Packing, to, at.w, apart(p), at.bands, x, tokens, blocks, add)
 		} else {

@@ -5,9 +5,9 @@ import (
 	"github.com/heftai/heft/internal/kernels/quant"
 )
 
-// A stretch is a group of rows of an interleaved matrix that a kernel computes at once: whole
+// A rowRun is a group of rows of an interleaved matrix that a kernel computes at once: whole
 // bands, or lanes of one band.
-type stretch struct {
+type rowRun struct {
 	rows   int
 	bands  int    // number of whole bands; 0 for lanes
 	height int    // number of rows in the band of the lanes
@@ -15,15 +15,15 @@ type stretch struct {
 	w      []byte // from the first block on
 }
 
-// stretchOf returns the rows among row, row+step, … that a kernel computes at once, with their
+// rowRunOf returns the rows among row, row+step, … that a kernel computes at once, with their
 // blocks from column col on.
-func stretchOf(p *quant.Packed, row, step, col, rows, blocks int) stretch {
+func rowRunOf(p *quant.Packed, row, step, col, rows, blocks int) rowRun {
 	at, height, lane := p.Band(row, col)
 	size := p.Packing.BlockBytes()
 	if bands := rows / quant.InterleavedRows; step == 1 && lane == 0 && bands > 0 {
-		return stretch{rows: bands * quant.InterleavedRows, bands: bands, w: p.Codes[at : at+(bands-1)*apart(p)+blocks*quant.InterleavedRows*size]}
+		return rowRun{rows: bands * quant.InterleavedRows, bands: bands, w: p.Codes[at : at+(bands-1)*apart(p)+blocks*quant.InterleavedRows*size]}
 	}
-	return stretch{rows: min(rows, mat.CeilDiv(height-lane, step)), height: height, lane: lane, w: p.Codes[at : at+blocks*height*size]}
+	return rowRun{rows: min(rows, mat.CeilDiv(height-lane, step)), height: height, lane: lane, w: p.Codes[at : at+blocks*height*size]}
 }
 
 // apart returns the distance in bytes between whole bands.

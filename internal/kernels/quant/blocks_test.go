@@ -53,7 +53,7 @@ func sameBands(t *testing.T, s *kernels.Set, p *quant.Packed, values []float32) 
 			t.Fatalf("%v, %s: bands of %d rows are not those of the reference", p.Packing, s.Name, rows)
 		}
 		back := make([]byte, len(got))
-		if quant.Separate(p.Packing, back, got, rows, p.Width/32); !bytes.Equal(back, p.Codes[:len(back)]) {
+		if quant.Deinterleave(p.Packing, back, got, rows, p.Width/32); !bytes.Equal(back, p.Codes[:len(back)]) {
 			t.Fatalf("%v: rows are others after they were interleaved", p.Packing)
 		}
 		for _, r := range [][4]int{{0, 0, rows, p.Width}, {rows - 1, 5, 1, 97}, {rows / 2, 63, rows - rows/2, 33}, {0, 159, rows, 1}} {

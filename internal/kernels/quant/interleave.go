@@ -15,8 +15,8 @@ import (
 // InterleavedRows is the number of rows in a band.
 const InterleavedRows = 16
 
-// bander is implemented by each variant for bands. The caller has checked bounds.
-type bander interface {
+// interleaver is implemented by each variant for bands. The caller has checked bounds.
+type interleaver interface {
 	// bands interleaves up to 16 rows of blocks.
 	bands(p Packing, dst, rows []byte, stride, count, blocks int)
 	// unband dequantises whole blocks of row lane of a band of the given number of rows.
@@ -37,9 +37,9 @@ func (s *Kernels) Interleave(p Packing, dst, rows []byte, stride, count, blocks 
 	}
 }
 
-// Separate is the inverse of [Kernels.Interleave]: it stores the rows of an interleaved matrix of
-// p at dst, each a series of blocks.
-func Separate(p Packing, dst, bands []byte, count, blocks int) {
+// Deinterleave is the inverse of [Kernels.Interleave]: it stores the rows of an interleaved matrix
+// of p at dst, each a series of blocks.
+func Deinterleave(p Packing, dst, bands []byte, count, blocks int) {
 	size := p.BlockBytes()
 	flip := uint32(p.Offset()) * 0x01010101
 	for count > 0 && blocks > 0 {

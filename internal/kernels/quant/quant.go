@@ -51,7 +51,7 @@ type View struct {
 // unpacker is implemented by each variant for [Kernels.Unpack]. The caller has checked bounds.
 type unpacker interface {
 	blocker
-	bander
+	interleaver
 	// e4m3: dst[i] = src[i] · scale.
 	e4m3(dst []float32, src []byte, scale float32)
 	// mxfp4 unpacks whole blocks: len(scales) of them.

@@ -9,7 +9,7 @@ import (
 type pointwise interface {
 	addRounded(dst, x []float32, a float32)
 	norm(dst, x, w, b []float32, mean, by, offset float32)
-	turn(a, b, cos, sin []float32)
+	rotate(a, b, cos, sin []float32)
 	narrowBFloat16(dst []byte, x []float32)
 	sigmoid(dst, x []float32)
 }
@@ -36,7 +36,7 @@ func (s *Kernels) Norm(dst, x, w, b []float32, a Affine) {
 
 // Rotate rotates the pairs (a[i], b[i]) by the angles with the given cosines and sines.
 func (s *Kernels) Rotate(a, b, cos, sin []float32) {
-	s.ops.turn(a, b[:len(a)], cos[:len(a)], sin[:len(a)])
+	s.ops.rotate(a, b[:len(a)], cos[:len(a)], sin[:len(a)])
 }
 
 // NarrowBFloat16 stores x rounded to bfloat16 at dst, like [mat.NarrowBFloat16].
@@ -71,7 +71,7 @@ func (goOps) norm(dst, x, w, b []float32, mean, by, offset float32) {
 	}
 }
 
-func (goOps) turn(a, b, cos, sin []float32) {
+func (goOps) rotate(a, b, cos, sin []float32) {
 	for i, u := range a {
 		v, c, s := b[i], cos[i], sin[i]
 		a[i] = float32(u*c) - float32(v*s)

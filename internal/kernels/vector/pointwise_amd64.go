@@ -35,7 +35,7 @@ func (a *simd) sigmoid(dst, x []float32) {
 }
 
 //go:noinline
-func (a *simd) turn(x, y, cos, sin []float32) {
+func (a *simd) rotate(x, y, cos, sin []float32) {
 	if a.wide {
 		avx512Rotate(asm.Floats(x), asm.Floats(y), asm.Floats(cos), asm.Floats(sin), int64(len(x)))
 	} else {
