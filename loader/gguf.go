@@ -19,11 +19,6 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-const ggufSuffix = ".gguf"
-
-// isGGUF reports whether name is the name of a GGUF file.
-func isGGUF(name string) bool { return strings.HasSuffix(strings.ToLower(name), ggufSuffix) }
-
 // ggufDTypes maps the types whose elements are values.
 var ggufDTypes = map[gguf.Type]meta.DType{
 	gguf.F32: meta.Float32, gguf.F16: meta.Float16, gguf.BF16: meta.BFloat16, gguf.F64: meta.Float64,
@@ -46,7 +41,7 @@ func openGGUF(from fileFolder, name string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, failf(filepath.Join(from.label(), name), "", "%s", err)
 	}
-	stem, _, _ := strings.Cut(names[0][:len(name)-len(ggufSuffix)], "-00001-of-")
+	stem, _, _ := strings.Cut(names[0][:len(name)-len(gguf.Suffix)], "-00001-of-")
 	c := &Checkpoint{name: from.label(), dir: from.dir(), model: stem}
 	heads := make([]*gguf.File, len(names))
 	for i, part := range names {
@@ -88,7 +83,7 @@ func ggufError(f *File, err error) error {
 // ggufParts returns the names of all parts of a split file, NAME-00001-of-0000N.gguf, from the
 // name of one of them. For other files it returns the name itself.
 func ggufParts(name string) ([]string, error) {
-	stem := name[:len(name)-len(ggufSuffix)]
+	stem := name[:len(name)-len(gguf.Suffix)]
 	before, count, ok := cutLast(stem, "-of-")
 	base, number, ok2 := cutLast(before, "-")
 	if !ok || !ok2 || len(count) != 5 || len(number) != 5 {
@@ -356,12 +351,12 @@ func openOneGGUF(from fileFolder, names []string) (*Checkpoint, error) {
 	return nil, failf(from.label(), "", "several GGUF files: name the one to open: %s", printable(strings.Join(models, ", ")))
 }
 
-// ggufModels returns the models among GGUF files: the first part of each split one, without image
-// projectors.
+// ggufModels returns the models among GGUF files: the first part of each split one. Files
+// that are no models by their names are left out.
 func ggufModels(names []string) []string {
 	var models []string
 	for _, name := range names {
-		if !isGGUF(name) || strings.Contains(strings.ToLower(name), "mmproj") || strings.HasPrefix(name, ".") {
+		if !gguf.MayBeModel(name) {
 			continue
 		}
 		if parts, err := ggufParts(name); err == nil && parts[0] != name {
@@ -391,7 +386,7 @@ func Files(path string) (files fs.FS, name string, err error) {
 	if path, err = hubcache.Find(path); err != nil {
 		return nil, "", fromCache(err)
 	}
-	if !isGGUF(path) {
+	if !gguf.IsFile(path) {
 		dir, err := Folder(path)
 		if err != nil {
 			return nil, "", err
@@ -400,7 +395,7 @@ func Files(path string) (files fs.FS, name string, err error) {
 		if err != nil {
 			return nil, "", err
 		}
-		other := func(name string) bool { return !isGGUF(name) && strings.Contains(name, safetensorsSuffix) }
+		other := func(name string) bool { return !gguf.IsFile(name) && strings.Contains(name, safetensorsSuffix) }
 		if len(ggufModels(names)) == 0 || slices.ContainsFunc(names, other) {
 			return os.DirFS(dir), "", nil
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/gguf"
 	"github.com/heftai/heft/internal/hubcache"
 	"github.com/heftai/heft/internal/smallfile"
 )
@@ -193,7 +194,7 @@ func openFolder(from fileFolder) (*Checkpoint, error) {
 			indexes = append(indexes, name)
 		case strings.HasSuffix(name, safetensorsSuffix):
 			shards = append(shards, name)
-		case isGGUF(name):
+		case gguf.IsFile(name):
 			ggufs = append(ggufs, name)
 		}
 	}
@@ -236,7 +237,7 @@ func openNamed(from fileFolder, name string) (*Checkpoint, error) {
 	if strings.HasSuffix(name, indexSuffix) {
 		return openIndex(from, name)
 	}
-	if isGGUF(name) {
+	if gguf.IsFile(name) {
 		return openGGUF(from, name)
 	}
 	advice := refusal(name)

@@ -137,8 +137,8 @@ var allowed = map[string][]string{
 	"internal/cmdline/doctest":    {"internal/golden"},                                                                                                                               // for tests of the commands
 	"loader/demo":                 {},                                                                                                                                                // the embedded demo model's bytes
 	"internal/demo/generate":      {"internal/atomicfile", "meta", "loader", "internal/tokenizer", "train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // its trainer
-	"internal/hub":                {"internal/atomicfile", "internal/filelock", "internal/hubcache"},
-	"internal/hubcache":           {"internal/smallfile"}, // apart from hub, which knows HTTP: loader and text open ORG/NAME
+	"internal/hub":                {"internal/atomicfile", "internal/filelock", "internal/gguf", "internal/hubcache"},                                                                // gguf: which names can be those of models
+	"internal/hubcache":           {"internal/smallfile"},                                                                                                                            // apart from hub, which knows HTTP: loader and text open ORG/NAME
 	"internal/collective":         {},
 	"internal/collective/mpi":     {"internal/collective"},
 	"internal/collective/tcp":     {"internal/collective"},

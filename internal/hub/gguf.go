@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-const ggufSuffix = ".gguf"
+	"github.com/heftai/heft/internal/gguf"
+)
 
 // CutTag splits ORG/NAME:TAG, which names the GGUF file of one type in a repository:
 // ORG/NAME:Q4_K_M. tag is empty where there is none.
@@ -22,13 +22,13 @@ func CutTag(name string) (repo, tag string) {
 // part matches the end of the names of the parts of a split file.
 var part = regexp.MustCompile(`-\d{5}-of-\d{5}$`)
 
-// ggufStem returns the name of a GGUF model without the numbers of its parts. ok is false for other
-// files and for projectors of images.
+// ggufStem returns the name of a GGUF model without the numbers of its parts. ok is false for files
+// that are no models by their names; see [gguf.MayBeModel].
 func ggufStem(name string) (stem string, ok bool) {
-	if !strings.HasSuffix(strings.ToLower(name), ggufSuffix) || strings.Contains(strings.ToLower(name[strings.LastIndexByte(name, '/')+1:]), "mmproj") {
+	if !gguf.MayBeModel(name) {
 		return "", false
 	}
-	return part.ReplaceAllString(name[:len(name)-len(ggufSuffix)], ""), true
+	return part.ReplaceAllString(name[:len(name)-len(gguf.Suffix)], ""), true
 }
 
 // GGUFFiles returns the files of the GGUF model among names whose type is tag, as in
