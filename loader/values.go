@@ -61,17 +61,17 @@ func (b *Binding) values(name string, shape []int, parts []BoundTensor) (meta.DT
 	return dtype, dst, nil
 }
 
-// A stretch is a range of a parameter's bytes: size bytes from off on.
-type stretch struct{ off, size int64 }
+// A byteRange is a range of a parameter's bytes: size bytes from off on.
+type byteRange struct{ off, size int64 }
 
 // windowsOf returns the ranges of a parameter's bytes that a part fills, in order: one range, or
 // one in each slab.
-func windowsOf(shape []int, part BoundTensor, dtype meta.DType) []stretch {
+func windowsOf(shape []int, part BoundTensor, dtype meta.DType) []byteRange {
 	if !part.Slabs {
 		off, size := window(shape, part.Expert, part.Into, dtype)
-		return []stretch{{off, size}}
+		return []byteRange{{off, size}}
 	}
-	list := make([]stretch, shape[0])
+	list := make([]byteRange, shape[0])
 	for e := range list {
 		list[e].off, list[e].size = window(shape, e, part.Into, dtype)
 	}

@@ -108,7 +108,7 @@ func (f *fields) ropeFrom(p *fields, nested bool, def ropeDefaults) *RopeSpec {
 	switch {
 	case def.proportional && p.text("rope_type", "") == "proportional":
 		p.proportional(r)
-	case def.alpha && p.stretch(r):
+	case def.alpha && p.scaleTheta(r):
 	default:
 		p.scaling(r, def.allLong)
 	}
@@ -169,9 +169,9 @@ func (p *fields) proportional(r *RopeSpec) {
 	r.Angles = int(partial * float64(r.Dim) / 2)
 }
 
-// stretch scales the base of a dynamic rope that has alpha, once for all lengths. It reports
+// scaleTheta scales the base of a dynamic rope that has alpha, once for all lengths. It reports
 // whether there is an alpha.
-func (p *fields) stretch(r *RopeSpec) bool {
+func (p *fields) scaleTheta(r *RopeSpec) bool {
 	alpha := p.float("alpha", 0)
 	if alpha == 0 || p.ropeType() != "dynamic" {
 		return false

@@ -62,13 +62,13 @@ var fileID = regexp.MustCompile(`^file-[a-z0-9]{1,64}$`)
 
 // A folder keeps files. It is safe for concurrent use.
 type folder struct {
-	dir   string
-	store *store.Store
-	lock  *hold
-	spare *spare
-	mu    sync.Mutex
-	files map[string]*keptFile
-	last  order // of the newest file
+	dir     string
+	store   *store.Store
+	lock    *hold
+	reserve *reserve
+	mu      sync.Mutex
+	files   map[string]*keptFile
+	last    order // of the newest file
 }
 
 // An order is a time of creation in nanoseconds, by which lists are sorted. Later creations have a
@@ -264,8 +264,8 @@ var errManyFiles = fmt.Errorf("batches: there are %d files, which is the most: d
 // add writes the description of a file whose contents are in place and counted.
 func (f *folder) add(k *keptFile) error { return f.addBy(k, f.lock.describe) }
 
-// addResults is add for results. Their description may use the spare room.
-func (f *folder) addResults(k *keptFile) error { return f.addBy(k, f.spare.describe) }
+// addResults is add for results. Their description may use the reserve.
+func (f *folder) addResults(k *keptFile) error { return f.addBy(k, f.reserve.describe) }
 
 func (f *folder) addBy(k *keptFile, describe func(path string, v any) error) error {
 	f.mu.Lock()

@@ -148,9 +148,9 @@ func TestAStateThatWasNotKeptIsWrittenLater(t *testing.T) {
 		filling := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			wire.WriteJSON(w, http.StatusOK, "x")
 			fill(t, other)
-			s.files.spare.mu.Lock()
-			s.files.spare.size = 0 // used up
-			s.files.spare.mu.Unlock()
+			s.files.reserve.mu.Lock()
+			s.files.reserve.size = 0 // used up
+			s.files.reserve.mu.Unlock()
 		})
 		s.Begin(Backend{Endpoints: map[string]http.Handler{"/v1/completions": filling}, MaxLine: 1 << 20, Parallel: 1})
 		k = newBatch(t, s, completion(1, "{}"))

@@ -129,8 +129,8 @@ func (s *Server) load() (err error) {
 		return fmt.Errorf("batches: %w", err)
 	}
 	atomicfile.RemoveStale(s.dir)
-	s.files.spare = openSpare(filepath.Join(s.dir, "spare"), kept.Limit(), s.lock)
-	kept.Found(s.files.spare.most)
+	s.files.reserve = openReserve(filepath.Join(s.dir, "spare"), kept.Limit(), s.lock)
+	kept.Found(s.files.reserve.most)
 	if err := s.reread(); err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (s *Server) Stop() {
 // save writes the state of a batch. If that fails, it is tried again later, until Stop. The caller
 // holds s.mu.
 func (s *Server) save(k *keptBatch) {
-	err := s.files.spare.describe(s.path(k.Batch.ID), k)
+	err := s.files.reserve.describe(s.path(k.Batch.ID), k)
 	if err != nil && !k.unsaved {
 		slog.Error("batches: the state of a batch was not kept; it is tried again until the server stops", "batch", k.Batch.ID, "status", k.Batch.Status, "reason", err)
 	}

@@ -97,18 +97,18 @@ func parseBehavior(name, path string) (behavior, error) {
 	return 0, fmt.Errorf("%s.behavior: got %q, want one of Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous", path, name)
 }
 
-// stretch is a part of a text: a match, or the text between two matches.
-type stretch struct {
+// section is a part of a text: a match, or the text between two matches.
+type section struct {
 	start, end int
 	match      bool
 }
 
-// stretches emits the parts of p in order: the matches of m and the text between them.
-func stretches(p piece, m matcher, invert bool, emit func(stretch) error) error {
+// sections emits the parts of p in order: the matches of m and the text between them.
+func sections(p piece, m matcher, invert bool, emit func(section) error) error {
 	at := 0
 	err := m.each(p.s, p.steps(), func(start, end int) error {
 		if at < start {
-			if err := emit(stretch{at, start, invert}); err != nil {
+			if err := emit(section{at, start, invert}); err != nil {
 				return err
 			}
 		}
@@ -116,10 +116,10 @@ func stretches(p piece, m matcher, invert bool, emit func(stretch) error) error 
 		if err := p.bounds.step(); err != nil {
 			return err
 		}
-		return emit(stretch{start, end, !invert})
+		return emit(section{start, end, !invert})
 	})
 	if err == nil && at < len(p.s) {
-		err = emit(stretch{at, len(p.s), invert})
+		err = emit(section{at, len(p.s), invert})
 	}
 	return err
 }
@@ -129,8 +129,8 @@ func split(p piece, m matcher, how behavior, invert bool, emit func(piece) error
 	if how == isolated {
 		return isolate(p, m, emit)
 	}
-	j := joiner{how: how, emit: func(x stretch) error { return emit(p.cut(x.start, x.end)) }}
-	if err := stretches(p, m, invert, j.add); err != nil {
+	j := joiner{how: how, emit: func(x section) error { return emit(p.cut(x.start, x.end)) }}
+	if err := sections(p, m, invert, j.add); err != nil {
 		return err
 	}
 	return j.end()
@@ -154,20 +154,20 @@ func isolate(p piece, m matcher, emit func(piece) error) error {
 	return err
 }
 
-// joiner applies a behavior to the stretches of a text as they come.
+// joiner applies a behavior to the sections of a text as they come.
 type joiner struct {
 	how  behavior
-	emit func(stretch) error
+	emit func(section) error
 
-	next   stretch // added and not yet worked on, as its successor may matter
-	out    stretch // to be emitted once nothing joins it any more
+	next   section // added and not yet worked on, as its successor may matter
+	out    section // to be emitted once nothing joins it any more
 	queued bool    // next is there
 	held   bool    // out is there
 	before bool    // see put
 }
 
-// add takes the next stretch.
-func (j *joiner) add(x stretch) error {
+// add takes the next section.
+func (j *joiner) add(x section) error {
 	if j.how == removed {
 		if x.match {
 			return nil
@@ -182,8 +182,8 @@ func (j *joiner) add(x stretch) error {
 	return err
 }
 
-// put joins x to the stretch before it, or emits that one. match says whether a match follows x.
-func (j *joiner) put(x stretch, match bool) error {
+// put joins x to the section before it, or emits that one. match says whether a match follows x.
+func (j *joiner) put(x section, match bool) error {
 	var joins bool
 	switch j.how {
 	case contiguous:

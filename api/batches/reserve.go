@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// mostSpare is the size of the spare file, at most a sixteenth of the store. A description that
+	// mostSpare is the size of the reserve, at most a sixteenth of the store. A description that
 	// finds no room gets spareStep of it at a time.
 	mostSpare, spareShare, spareStep = 64 << 10, 16, 4 << 10
 	// retryAfter is the time after which states of batches whose write failed are written again.
 	retryAfter = 30 * time.Second
 )
 
-// A spare is a file that reserves disk space. If results of batches have filled the disk, the
+// A reserve is a file that reserves disk space. If results of batches have filled the disk, the
 // batches' last states are written to that space. It is safe for concurrent use.
-type spare struct {
+type reserve struct {
 	path string
 	most int64
 	lock *hold
@@ -26,9 +26,9 @@ type spare struct {
 	size int64 // of the file
 }
 
-// openSpare creates the file at path, as large as the disk has room for. limit is the store's.
-func openSpare(path string, limit int64, lock *hold) *spare {
-	s := &spare{path: path, lock: lock, most: min(mostSpare, limit/spareShare/spareStep*spareStep)}
+// openReserve creates the file at path, as large as the disk has room for. limit is the store's.
+func openReserve(path string, limit int64, lock *hold) *reserve {
+	s := &reserve{path: path, lock: lock, most: min(mostSpare, limit/spareShare/spareStep*spareStep)}
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 		s.size = info.Size()
 	}
@@ -37,7 +37,7 @@ func openSpare(path string, limit int64, lock *hold) *spare {
 }
 
 // fill grows the file to its full size if the disk has room.
-func (s *spare) fill() {
+func (s *reserve) fill() {
 	if _, err := os.Lstat(s.path); err != nil {
 		s.size = 0 // the folder was removed
 	}
@@ -57,8 +57,8 @@ func (s *spare) fill() {
 	}
 }
 
-// describe writes a description. If the disk is full, it first frees a part of the spare file.
-func (s *spare) describe(path string, v any) error {
+// describe writes a description. If the disk is full, it first frees a part of the reserve.
+func (s *reserve) describe(path string, v any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.lock.describe(path, v)
