@@ -9,17 +9,35 @@ import (
 // Explain describes the plan in a few lines: for each device its memory by purpose and the paths
 // on it, then the minimum memory. It omits the warnings, which the caller prints.
 func (p Plan) Explain() string {
+	return p.lines(func(d DevicePlan, paths string) string {
+		text := fmt.Sprintf("%-5s %s\n", d.Device, d.explain(p.DiskBytesPerToken))
+		if paths != "" {
+			text += fmt.Sprintf("      %s\n", paths)
+		}
+		return text
+	})
+}
+
+// ExplainPaths is Explain without the memory of the devices and the reads from the disk, which
+// [Plan.Render] and predictions show.
+func (p Plan) ExplainPaths() string {
+	return p.lines(func(d DevicePlan, paths string) string {
+		if paths == "" {
+			return ""
+		}
+		return fmt.Sprintf("%-5s %s\n", d.Device, paths)
+	})
+}
+
+// lines returns the policy, the text of each device that is used, and the minimum memory.
+func (p Plan) lines(text func(d DevicePlan, paths string) string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "policy %s\n", p.Policy)
 	series := p.series()
 	for _, d := range p.Devices {
-		paths := pathsOn(series, d.Device)
-		if len(paths) == 0 && d.Used() == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "%-5s %s\n", d.Device, d.explain(p.DiskBytesPerToken))
-		if len(paths) > 0 {
-			fmt.Fprintf(&b, "      %s\n", strings.Join(paths, ", "))
+		paths := strings.Join(pathsOn(series, d.Device), ", ")
+		if paths != "" || d.Used() > 0 {
+			b.WriteString(text(d, paths))
 		}
 	}
 	if p.Least > 0 {

@@ -12,7 +12,7 @@ import (
 // Render draws the plan for a terminal of the given width in columns. It draws a row of cells for
 // each series of blocks, one cell per block, marked by its device, then a table of the devices
 // with a bar of their contents. With color the marks are coloured by tier. It omits the
-// warnings and the text of [Plan.Explain], which the caller prints. The error is that of w.
+// warnings and the text of [Plan.ExplainPaths], which the caller prints. The error is that of w.
 func (p Plan) Render(w io.Writer, color bool, width int) error {
 	r := &renderer{w: bufio.NewWriter(w), color: color, width: max(width, 40)}
 	r.legend(p.Map.Devices())

@@ -53,7 +53,7 @@ func (o *Options) CodedGain() float64 { return o.gain }
 // also for eight.
 func (p *Planner) planFaster(coded Options, plan devicemap.Plan, planned Options) (devicemap.Plan, Options, error) {
 	coded.codedColumns = tune.CodedColumns
-	if coded.codedSpeed == nil || len(coded.codedBytes(p.skeleton)) == 0 {
+	if coded.codedSpeed == nil || !coded.codesAny(p.skeleton) {
 		return plan, planned, nil
 	}
 	planned.gain = coded.codedSpeed()

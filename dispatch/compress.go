@@ -148,7 +148,7 @@ func (m *Model) LoadedAs() meta.QuantFormat { return m.options.loadedAs() }
 
 // mayCode reports whether a plan still has to decide if weights are coded.
 func (o *Options) mayCode(skeleton *meta.Model) bool {
-	return o.Compress != CompressNone && !o.coded && o.Quantize == meta.QuantNone && len(o.codedBytes(skeleton)) > 0
+	return o.Compress != CompressNone && !o.coded && o.Quantize == meta.QuantNone && o.codesAny(skeleton)
 }
 
 // withCodes turns coding on if the options ask for it and no plan has decided otherwise.
@@ -197,8 +197,8 @@ func (p *Planner) planSmaller(coded Options, plan devicemap.Plan, planned Option
 	if err == nil && !onDisk(&all) {
 		return all, with, nil
 	}
-	if err = ignoreDisk(err); err != nil || coded.storedStreams {
-		return plan, planned, nil
+	if err = ignoreDisk(err); err != nil || coded.storedStreams || plan.DiskBytesPerToken == 0 {
+		return plan, planned, nil // if nothing is read, lent memory keeps the streamed matrices
 	}
 	if coded.keptCodes {
 		if kept, with, err := p.planKept(coded, all, with, nil); err == nil && kept.DiskBytesPerToken < plan.DiskBytesPerToken {
@@ -206,7 +206,7 @@ func (p *Planner) planSmaller(coded Options, plan devicemap.Plan, planned Option
 		}
 	}
 	smaller, with, err := p.planInMemory(coded)
-	if err == nil && with.coded && codedSaves*float64(smaller.DiskBytesPerToken) <= float64(plan.DiskBytesPerToken) {
+	if err == nil && with.codesAny(p.skeleton) && codedSaves*float64(smaller.DiskBytesPerToken) <= float64(plan.DiskBytesPerToken) {
 		return smaller, with, nil
 	}
 	return plan, planned, nil

@@ -27,6 +27,7 @@ func Plan(skeleton *meta.Model, o Options) (devicemap.Plan, Options, error) {
 
 // planAs is [Planner.Plan] after the decision whether weights are coded.
 func (p *Planner) planAs(o Options) (devicemap.Plan, Options, error) {
+	p.plans++
 	program, err := p.compiled()
 	if err != nil {
 		return devicemap.Plan{}, o, err

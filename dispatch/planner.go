@@ -17,6 +17,7 @@ type Planner struct {
 	sizers   *sizers
 	runtime  int64               // see runtimeBytes; 0 until first used
 	layouts  []*devicemap.Layout // latest last
+	plans    int                 // made so far
 }
 
 // mostLayouts is the maximum number of layouts that a Planner caches: of a model's weights as

@@ -246,7 +246,11 @@ func (m *costModel) byTokens(p tokenPass) (seconds float64, ok bool) {
 	if m.speed.MemoryBytes <= 0 {
 		return 0, false
 	}
-	rates := productRates{m.products, m.rate, (bytesOfWeight(m.skeleton, m.dtype) - m.kind) / m.speed.MemoryBytes}
+	bytes := bytesOfWeight(m.skeleton, m.dtype)
+	rates := productRates{speeds: m.products, many: m.rate, excess: (bytes - m.kind) / m.speed.MemoryBytes}
+	if bytes < m.kind {
+		rates.least = bytes / m.speed.MemoryBytes
+	}
 	return m.load.seconds(&m.speed, &rates, p)
 }
 

@@ -26,6 +26,10 @@ func (p *Planner) planKept(o Options, plan devicemap.Plan, planned Options, err 
 		return plan, planned, nil
 	}
 	plan, planned, err = p.planInMemory(o)
+	if err == nil && !planned.codesAny(p.skeleton) {
+		o.coded, o.Compress = false, CompressNone
+		plan, planned, err = p.planAs(o)
+	}
 	if err == nil {
 		plan.Warnings = append(plan.Warnings, fmt.Sprintf("weights on the disk are read as stored, because coded ones cannot be kept: %v", why))
 		planned.planned = &plan
@@ -34,16 +38,16 @@ func (p *Planner) planKept(o Options, plan devicemap.Plan, planned Options, err 
 }
 
 // planInMemory returns a plan that codes only weights in memory: those on the disk are read as
-// stored, and no file is written.
+// stored, and no file is written. If all weights that could be coded are on the disk, it codes none;
+// see [Options.codesAny].
 func (p *Planner) planInMemory(o Options) (devicemap.Plan, Options, error) {
 	o.inMemory = true
-	plan, planned, err := p.planAs(o)
-	if err == nil && len(planned.codedBytes(p.skeleton)) == 0 { // all of them are on the disk
-		o.coded, o.inMemory, o.Compress = false, false, CompressNone
-		return p.planAs(o)
-	}
-	return plan, planned, err
+	return p.planAs(o)
 }
+
+// codesAny reports whether weights are coded with o: those that may be, or, in the options that a
+// plan returned, those that it codes.
+func (o *Options) codesAny(skeleton *meta.Model) bool { return len(o.codedBytes(skeleton)) > 0 }
 
 // streamedAs returns the sizes of weights that are also converted when they stream. loaded has the
 // sizes of weights that are converted in memory.

@@ -192,6 +192,7 @@ type productRates struct {
 	speeds []ProductSpeed // for few tokens
 	many   float64        // operations per second for many tokens and many rows
 	excess float64        // additional seconds per weight for reading it from memory, compared with speeds
+	least  float64        // seconds per weight for reading it from memory, if it has fewer bits than those of speeds
 }
 
 // manyTokens is the number of tokens for which many is the rate.
@@ -213,7 +214,7 @@ func (w *workload) seconds(s *MachineSpeed, r *productRates, p tokenPass) (secon
 	}
 	add := func(speeds []ProductSpeed, weights, tokens float64) {
 		took, _ := secondsPerWeight(speeds, tokens)
-		seconds += weights * max(took+r.excess, 0)
+		seconds += weights * max(took+r.excess, r.least)
 	}
 	add(dense, w.dense, tokens)
 	add(dense, w.head, float64(p.logits))

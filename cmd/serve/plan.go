@@ -85,7 +85,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "\n%sKV cache of %d tokens; a request may have up to %d\n%s%s%s%s",
-		plan.Explain(), o.KVTokens, o.MaxModelLen, streamsLine(&plan)+codingLine(report.Coding, o.CodedGain())+hitsLine(plan)+fitLine(report.FitsWith)+draftLine(self), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
+		plan.ExplainPaths(), o.KVTokens, o.MaxModelLen, streamsLine(&plan)+codingLine(report.Coding, o.CodedGain())+hitsLine(plan)+fitLine(report.FitsWith)+draftLine(self), predictedLine(report.Predicted)+helpLine(report), unreadLine(skeleton)+warningLines(plan.Warnings),
 		hitsTable(o.Routing, curve))
 	return err
 }

@@ -150,6 +150,20 @@ func TestExpertsWerePredictedAtTheRateOfWholePrompts(t *testing.T) {
 	near(t, "tokens a second in 4.5 bits of 8.5", eight.TokensPerSecond, 1/((2e-9-4./8*1e-9)*(maps+head+experts/4)+(floats*10+cache)/1e9+fixed))
 }
 
+// TestWeightsOfFewBitsTookNoTime: the time of 4-bit weights is that of 8-bit ones less the time to
+// read the difference. If a probe found memory slower than the products that read it, nothing was
+// left, and a token was predicted to take almost no time.
+func TestWeightsOfFewBitsTookNoTime(t *testing.T) {
+	m := mixture(t)
+	s := dispatch.MachineSpeed{MemoryBytes: 1e9, DiskBytes: 1e9, Operations8: 4e9, Floats: 1e12,
+		Products8: []dispatch.ProductSpeed{{Tokens: 1, Operations: 8e9}, {Tokens: 16, Operations: 8e9}}}
+	got := dispatch.PredictRun(m, planFor(t, m, "cpu"), "q4_0", s, dispatch.Run{Sequences: 1}).TokensPerSecond
+	const weights = oneToken / 2
+	if most := 1e9 / (0.5 * weights); got == nil || *got > most {
+		t.Errorf("%v tokens/s, want at most %.0f, at which memory provides the weights", value(got), most)
+	}
+}
+
 // TestGeneratedTokensWerePredictedWithoutTheKVCache: tokens behind a long prompt were predicted to
 // be as fast as the first ones.
 func TestGeneratedTokensWerePredictedWithoutTheKVCache(t *testing.T) {
