@@ -38,6 +38,10 @@ var benchFormats = []struct {
 	{meta.Quant{Format: meta.QuantIQ1M, Rows: 1, Columns: 256}, 2},
 	{meta.Quant{Format: meta.QuantTQ10, Rows: 1, Columns: 256}, 2},
 	{meta.Quant{Format: meta.QuantTQ20, Rows: 1, Columns: 256}, 3},
+	{meta.Quant{Format: meta.QuantNVFP4Block, Rows: 1, Columns: 64}, 5}, // 4.5
+	{meta.Quant{Format: meta.QuantQ10, Rows: 1, Columns: 128}, 2},       // 1.125
+	{meta.Quant{Format: meta.QuantQ20, Rows: 1, Columns: 64}, 3},        // 2.25
+	{meta.Quant{Format: meta.QuantInt8Packed, Rows: 1, Columns: benchWidth}, 8},
 }
 
 // BenchmarkQuantised is a generated token, eight of them, and prompts of 128 with exact inputs and of 16 and 512 with rounded ones,

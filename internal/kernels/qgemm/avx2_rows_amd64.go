@@ -80,6 +80,36 @@ func avx2RowsMX4x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointe
 func avx2RowsMX4x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
+func avx2RowsQ10x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx2RowsQ10x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx2RowsQ20x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx2RowsQ20x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx2RowsNV4x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx2RowsNV4x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx2RowsTQ10x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx2RowsTQ10x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx2RowsTQ20x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx2RowsTQ20x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
 func avx2RowsIQ2XXSx2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape

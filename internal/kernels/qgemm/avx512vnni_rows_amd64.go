@@ -77,6 +77,36 @@ func avx512vnniRowsMX4x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.
 func avx512vnniRowsMX4x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
+func avx512vnniRowsQ10x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsQ10x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsQ20x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsQ20x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsNV4x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsNV4x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsTQ10x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsTQ10x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsTQ20x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsTQ20x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
 func avx512vnniRowsIQ2XXSx2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape

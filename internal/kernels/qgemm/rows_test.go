@@ -19,6 +19,7 @@ var rowHalves = map[quant.Packing][]int{
 	quant.Q41: {0, 2}, quant.Q50: {0}, quant.Q51: {0, 2}, quant.IQ4NL: {0}, quant.Q2K: {80, 82}, quant.Q3K: {108},
 	quant.Q4K: {0, 2}, quant.Q5K: {0, 2}, quant.IQ4XS: {0}, quant.Q6K: {208},
 	quant.MXFP4Block: {}, quant.IQ2XXS: {0}, quant.IQ2XS: {0}, quant.IQ2S: {0}, quant.IQ3XXS: {0}, quant.IQ3S: {0},
+	quant.TQ10: {52}, quant.TQ20: {64}, quant.NVFP4Block: {}, quant.Q10: {0}, quant.Q20: {0},
 }
 
 // rowBlocks is rows of random blocks.

@@ -40,6 +40,21 @@ func avx2UnpackQ6K(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points 
 func avx2UnpackMX4(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
 
 //go:noescape
+func avx2UnpackQ10(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
+
+//go:noescape
+func avx2UnpackQ20(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
+
+//go:noescape
+func avx2UnpackNV4(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
+
+//go:noescape
+func avx2UnpackTQ10(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
+
+//go:noescape
+func avx2UnpackTQ20(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
+
+//go:noescape
 func avx2UnpackIQ2XXS(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
 
 //go:noescape

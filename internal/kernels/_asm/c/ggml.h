@@ -1,11 +1,14 @@
 // The blocks of GGUF files, 32 columns at a time: their codes, their scales and their least values. f is the
 // format: a constant everywhere, so that the branches on it vanish. Included after common.h.
 
-enum { Q4_1, Q5_0, Q5_1, IQ4_NL, MX4, Q4_K, Q5_K, IQ4_XS, IQ2_XXS, IQ3_XXS, IQ3_S, Q2_K, Q3_K, Q6_K, IQ2_XS, IQ2_S };
+enum { Q4_1, Q5_0, Q5_1, IQ4_NL, MX4, Q1_0, Q2_0, NV4, Q4_K, Q5_K, IQ4_XS, TQ1_0, TQ2_0, IQ2_XXS, IQ3_XXS, IQ3_S, Q2_K, Q3_K, Q6_K, IQ2_XS, IQ2_S };
 
 // of256 says that a block has 256 columns. by16 says that 16 columns of it share a scale, else 32.
 INLINE int of256(int f) { return f >= Q4_K; }
 INLINE int by16(int f) { return f >= Q2_K; }
+
+// parts is the number of times 32 columns in a smaller block.
+INLINE int parts(int f) { return f == Q1_0 ? 4 : f == Q2_0 || f == NV4 ? 2 : 1; }
 
 // of_points says that codes are numbers of points: a point has the magnitudes of 8 columns, or of 4 for IQ3, and
 // the signs are bits of their own.
@@ -18,6 +21,11 @@ INLINE int size_of_block(int f) {
   case Q5_1: return 24;
   case IQ4_NL: return 18;
   case MX4: return 17;
+  case Q1_0:
+  case Q2_0: return 18;
+  case NV4: return 36;
+  case TQ1_0: return 54;
+  case TQ2_0: return 66;
   case Q4_K: return 144;
   case Q5_K: return 176;
   case IQ4_XS: return 136;
@@ -33,13 +41,16 @@ INLINE int size_of_block(int f) {
 }
 
 // zero_of is the code of the value 0, where codes have no sign and blocks have no least values.
-INLINE int zero_of(int f) { return f == Q5_0 ? 16 : f == Q3_K ? 4 : f == Q6_K ? 32 : 0; }
+INLINE int zero_of(int f) {
+  if (f == Q1_0 || f == Q2_0 || f == TQ1_0 || f == TQ2_0) return 1;
+  return f == Q5_0 ? 16 : f == Q3_K ? 4 : f == Q6_K ? 32 : 0;
+}
 
-// has_least says that blocks have least values.
-INLINE int has_least(int f) { return f == Q4_1 || f == Q5_1 || f == Q4_K || f == Q5_K || f == Q2_K; }
+// has_least says that blocks have least values, or a scale for 256 columns, which times zero_of is one.
+INLINE int has_least(int f) { return f == Q4_1 || f == Q5_1 || f == Q4_K || f == Q5_K || f == Q2_K || f == TQ1_0 || f == TQ2_0; }
 
 // has_signs says that codes_of returns codes with signs.
-INLINE int has_signs(int f) { return f == IQ4_NL || f == MX4 || f == IQ4_XS || of_points(f); }
+INLINE int has_signs(int f) { return f == IQ4_NL || f == MX4 || f == NV4 || f == IQ4_XS || of_points(f); }
 
 INLINE __m256i bytes(int v) { return _mm256_set1_epi8((char)v); }
 INLINE __m256i load32(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
@@ -64,13 +75,41 @@ INLINE __m256i where_set(uint32_t bits) {
   return _mm256_cmpeq_epi8(own, one);
 }
 
-// fifth is 16 in byte i where bit i is set.
-INLINE __m256i fifth(uint32_t bits) {
+// value_where is v in byte i where bit i is set.
+INLINE __m256i value_where(int v, uint32_t bits) {
 #ifdef __AVX512VL__
-  return _mm256_maskz_set1_epi8((__mmask32)bits, 16);
+  return _mm256_maskz_set1_epi8((__mmask32)bits, (char)v);
 #else
-  return _mm256_and_si256(where_set(bits), bytes(16));
+  return _mm256_and_si256(where_set(bits), bytes(v));
 #endif
+}
+
+// fours are the four times two bits of each of eight bytes.
+INLINE __m256i fours(const uint8_t *p) {
+  const __m256i b = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)), v = _mm256_or_si256(b, _mm256_slli_epi32(b, 12));
+  return _mm256_or_si256(_mm256_and_si256(v, _mm256_set1_epi32(0x30003)), _mm256_and_si256(_mm256_slli_epi32(v, 6), _mm256_set1_epi32(0x3000300)));
+}
+
+// digits are the first digits in base 3 of bytes times powers of 3, the words for the first eight bytes of each half and
+// those for the others.
+INLINE __m256i digits(__m256i v, __m256i first, __m256i others) {
+  const __m256i zero = _mm256_setzero_si256(), three = _mm256_set1_epi16(3);
+  const __m256i a = _mm256_mulhi_epu16(_mm256_mullo_epi16(_mm256_unpacklo_epi8(zero, v), first), three);
+  return _mm256_packus_epi16(a, _mm256_mulhi_epu16(_mm256_mullo_epi16(_mm256_unpackhi_epi8(zero, v), others), three));
+}
+
+// ternary are the digits of columns 32 g and on.
+INLINE __m256i ternary(const uint8_t *b, int g) {
+  const int powers[5] = {1, 3, 9, 27, 81};
+  if (g < 5) return digits(load32(b), _mm256_set1_epi16((short)powers[g]), _mm256_set1_epi16((short)powers[g]));
+  const __m128i v = _mm_loadu_si128((const __m128i *)(b + 32));
+  if (g < 7) {
+    const __m256i p = _mm256_set_m128i(_mm_set1_epi16((short)powers[2 * g - 9]), _mm_set1_epi16((short)powers[2 * g - 10]));
+    return digits(_mm256_broadcastsi128_si256(v), p, p);
+  }
+  const __m128i last = _mm_set1_epi16(81);
+  return digits(_mm256_set_m128i(_mm_set1_epi32((int)four(b + 48)), v), _mm256_set_m128i(_mm_setr_epi16(1, 1, 1, 1, 3, 3, 3, 3), last),
+                _mm256_set_m128i(_mm_setr_epi16(9, 9, 9, 9, 27, 27, 27, 27), last));
 }
 
 // negated has byte i of v negated where bit i is set.
@@ -170,7 +209,7 @@ INLINE __m256i signed_points(int f, const uint8_t *b, int g, const uint8_t *poin
 
 // values_of are the values of codes that are numbers of a table's values.
 INLINE __m256i values_of(int f, __m256i codes) {
-  const __m128i table = f == MX4 ? _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+  const __m128i table = f == MX4 || f == NV4 ? _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
                                  : _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
   return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), codes);
 }
@@ -181,10 +220,15 @@ INLINE __m256i codes_of(int f, const uint8_t *b, int g, const uint8_t *points) {
   if (of_points(f)) return signed_points(f, b, g, points);
   switch (f) {
   case Q4_1: return spread(b + 4);
-  case Q5_0: return _mm256_or_si256(spread(b + 6), fifth(four(b + 2)));
-  case Q5_1: return _mm256_or_si256(spread(b + 8), fifth(four(b + 4)));
+  case Q5_0: return _mm256_or_si256(spread(b + 6), value_where(16, four(b + 2)));
+  case Q5_1: return _mm256_or_si256(spread(b + 8), value_where(16, four(b + 4)));
   case IQ4_NL: return values_of(f, spread(b + 2));
   case MX4: return values_of(f, spread(b + 1));
+  case Q1_0: return value_where(2, four(b + 2 + 4 * g));
+  case Q2_0: return fours(b + 2 + 8 * g);
+  case NV4: return values_of(f, _mm256_permute4x64_epi64(spread(b + 4 + 16 * g), 0xd8));
+  case TQ1_0: return ternary(b, g);
+  case TQ2_0: return _mm256_and_si256(shifted(load32(b + 32 * half), 2 * part), bytes(3));
   case IQ4_XS: return values_of(f, spread(b + 8 + 16 * g));
   case Q4_K: return _mm256_and_si256(shifted(load32(b + 16 + 32 * (g / 2)), g % 2 * 4), bytes(15));
   case Q5_K: return _mm256_or_si256(_mm256_and_si256(shifted(load32(b + 48 + 32 * (g / 2)), g % 2 * 4), bytes(15)), _mm256_and_si256(shifted(load32(b + 16), g - 4), bytes(16)));
@@ -208,12 +252,23 @@ INLINE __m256 power(const uint8_t *b) {
 INLINE __m256 scale_of(int f, const uint8_t *b) { return f == MX4 ? power(b) : half_at(b); }
 INLINE __m256 least_of(const uint8_t *b) { return half_at(b + 2); }
 
+// scales4 are the four scales of a block of NV4, twice. E4M3 is a float16 with four times two fewer bits of exponent.
+INLINE __m256 scales4(const uint8_t *b) {
+  const __m128i v = _mm_cvtsi32_si128((int)four(b)), number = _mm_andnot_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8(0x7f)), _mm_set1_epi8(0x7f));
+  const __m128 s = _mm_cvtph_ps(_mm_slli_epi16(words(_mm_and_si128(v, number)), 7));
+  return _mm256_mul_ps(_mm256_set_m128(s, s), _mm256_set1_ps(128)); // exact
+}
+
 // A pair has eight scales, and as many least values.
 struct pair { __m256 scale, least; };
 
 // scales32 returns those of the eight times 32 columns of block b.
 INLINE struct pair scales32(int f, const uint8_t *b) {
   struct pair p = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  if (f == TQ1_0 || f == TQ2_0) {
+    p.scale = p.least = half_at(b + size_of_block(f) - 2);
+    return p;
+  }
   if (f == IQ4_XS) {
     const __m256i at = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28), at2 = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
     const __m256i low = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)four(b + 4)), at), _mm256_set1_epi32(15));

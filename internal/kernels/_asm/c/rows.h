@@ -37,10 +37,24 @@ INLINE void add32(int f, struct total *t, const uint8_t *b, const uint8_t *x, co
   t->least = _mm256_zextps128_ps256(_mm_fmadd_ss(own, _mm_load_ss((const float *)(scale + SUMS - SCALES)), _mm256_castps256_ps128(t->least)));
 }
 
-INLINE __m256 lane(__m256 v, int i) { return _mm256_permutevar8x32_ps(v, _mm256_set1_epi32(i)); }
-
 // lanes has element 2 g of v in its low half and element 2 g + 1 in its high half.
 INLINE __m256 lanes(__m256 v, int g) { return _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(2 * g, 2 * g, 2 * g, 2 * g, 2 * g + 1, 2 * g + 1, 2 * g + 1, 2 * g + 1)); }
+
+// add_parts adds a block of 64 or 128 columns.
+INLINE void add_parts(int f, struct total *t, const uint8_t *b, const uint8_t *x, const uint8_t *scale, const uint8_t *halves) {
+  const __m256 own = f == NV4 ? scales4(b) : every(halves + 4 * (uint64_t)two(b));
+  UNROLL for (int g = 0; g < parts(f); g++) {
+    const __m256 v = _mm256_mul_ps(product(f, b, g, x + 32 * g, halves), every(scale + 4 * g));
+    t->sum = _mm256_fmadd_ps(v, f == NV4 ? lanes(own, g) : own, t->sum);
+    AFTER(b, t->sum);
+  }
+  if (f == NV4) return;
+  const uint8_t *sums = scale + SUMS - SCALES;
+  const __m128 s = f == Q1_0 ? _mm_loadu_ps((const float *)sums) : _mm_castpd_ps(_mm_load_sd((const double *)sums));
+  t->least = _mm256_zextps128_ps256(_mm_fnmadd_ps(_mm256_castps256_ps128(own), s, _mm256_castps256_ps128(t->least)));
+}
+
+INLINE __m256 lane(__m256 v, int i) { return _mm256_permutevar8x32_ps(v, _mm256_set1_epi32(i)); }
 
 // add_points adds a block of 256 columns whose codes are numbers of points. Its loops are not unrolled: to look points up
 // takes most of the time and of the code.
@@ -117,17 +131,19 @@ INLINE void mul_rows(int f, int R, const uint8_t *w, int64_t ws, const uint8_t *
       continue;
     }
     const uint8_t *scale = x + SCALES;
-    ROLLED for (int64_t some = blocks < 8 ? blocks : 8; some > 0; some--) {
+    const int n = parts(f);
+    ROLLED for (int64_t some = blocks < 8 / n ? blocks : 8 / n; some > 0; some--) {
       UNROLL for (int r = 0; r < R; r++) {
         const uint8_t *b = r == 3 ? w3 : w + r * ws;
         _mm_prefetch(b + AHEAD, _MM_HINT_T0);
-        add32(f, &t[r], b, x, scale, table);
+        if (n > 1) add_parts(f, &t[r], b, x, scale, table);
+        else add32(f, &t[r], b, x, scale, table);
         AFTER(x, t[r].sum), AFTER(w, t[r].sum), AFTER(w3, t[r].sum), AFTER(scale, t[r].sum);
       }
-      w += size, w3 += size, x += 32, scale += 4;
+      w += size, w3 += size, x += 32 * n, scale += 4 * n;
       OPAQUE(w), OPAQUE(w3), OPAQUE(x), OPAQUE(scale);
     }
-    x += STEP - 256, blocks -= 8;
+    x += STEP - 256, blocks -= 8 / n;
   }
   UNROLL for (int r = 0; r < R; r++) {
     *(float *)y = fold(t[r].sum) + fold(t[r].least);
@@ -143,6 +159,7 @@ INLINE void mul_rows(int f, int R, const uint8_t *w, int64_t ws, const uint8_t *
 #define ALL_FORMATS                                                                               \
   MUL(Q41, Q4_1) MUL(Q50, Q5_0) MUL(Q51, Q5_1) MUL(IQ4NL, IQ4_NL) MUL(Q4K, Q4_K) MUL(Q5K, Q5_K) \
   MUL(IQ4XS, IQ4_XS) MUL(Q2K, Q2_K) MUL(Q3K, Q3_K) MUL(Q6K, Q6_K) MUL(MX4, MX4)                 \
+  MUL(Q10, Q1_0) MUL(Q20, Q2_0) MUL(NV4, NV4) MUL(TQ10, TQ1_0) MUL(TQ20, TQ2_0)                  \
   POINTS(IQ2XXS, IQ2_XXS) POINTS(IQ2XS, IQ2_XS) POINTS(IQ2S, IQ2_S) POINTS(IQ3XXS, IQ3_XXS) POINTS(IQ3S, IQ3_S)
 // Looking points up is bound by instructions: more streams than two gain nothing.
 #define POINTS(name, f) MUL_ONE(name, f, 2) MUL_ONE(name, f, 1)

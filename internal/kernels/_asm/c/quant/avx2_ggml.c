@@ -21,7 +21,15 @@ INLINE __m256 lane(__m256 v, int i) { return _mm256_permutevar8x32_ps(v, _mm256_
 
 INLINE void unpack(int f, uint8_t *dst, const uint8_t *b, int64_t blocks, const uint8_t *points) {
   ROLLED for (; blocks > 0; blocks--) {
-    if (!of256(f)) {
+    if (f == NV4) {
+      const __m256 s = scales4(b);
+      UNROLL for (int g = 0; g < 2; g++) put(f, dst + 128 * g, codes_of(f, b, g, points), lane(s, 2 * g), lane(s, 2 * g + 1), s);
+      dst += 256;
+    } else if (parts(f) > 1) {
+      const __m256 d = half_at(b);
+      UNROLL for (int g = 0; g < parts(f); g++) put(f, dst + 128 * g, codes_of(f, b, g, points), d, d, d);
+      dst += 128 * parts(f);
+    } else if (!of256(f)) {
       const __m256 d = scale_of(f, b);
       put(f, dst, codes_of(f, b, 0, points), d, d, f == Q4_1 || f == Q5_1 ? least_of(b) : d);
       dst += 128;
@@ -55,4 +63,5 @@ INLINE void unpack(int f, uint8_t *dst, const uint8_t *b, int64_t blocks, const 
   KERNEL avx2Unpack##name(uint8_t *dst, const uint8_t *src, int64_t blocks, const uint8_t *points) { unpack(f, dst, src, blocks, points); }
 UNPACK(Q41, Q4_1) UNPACK(Q50, Q5_0) UNPACK(Q51, Q5_1) UNPACK(IQ4NL, IQ4_NL) UNPACK(Q4K, Q4_K) UNPACK(Q5K, Q5_K)
 UNPACK(IQ4XS, IQ4_XS) UNPACK(Q2K, Q2_K) UNPACK(Q3K, Q3_K) UNPACK(Q6K, Q6_K) UNPACK(MX4, MX4)
+UNPACK(Q10, Q1_0) UNPACK(Q20, Q2_0) UNPACK(NV4, NV4) UNPACK(TQ10, TQ1_0) UNPACK(TQ20, TQ2_0)
 UNPACK(IQ2XXS, IQ2_XXS) UNPACK(IQ2XS, IQ2_XS) UNPACK(IQ2S, IQ2_S) UNPACK(IQ3XXS, IQ3_XXS) UNPACK(IQ3S, IQ3_S)
