@@ -24,7 +24,7 @@ func TestDotsOfCodesHaveTheBitsOfABatch(t *testing.T) {
 			columns int
 			zeros   bool
 		}{
-			{meta.QuantInt4Packed, 32, false}, {meta.QuantInt4Packed, 96, true}, {meta.QuantInt4Packed, in, false}, {meta.QuantInt8, in, false}, {meta.QuantInt8, 32, true}, {meta.QuantBnbInt8, in, false},
+			{meta.QuantInt4Packed, 32, false}, {meta.QuantInt4Packed, 96, true}, {meta.QuantInt4Packed, in, false}, {meta.QuantInt8, in, false}, {meta.QuantInt8, 32, true}, {meta.QuantInt8Packed, in, false}, {meta.QuantInt8Packed, 32, true}, {meta.QuantBnbInt8, in, false},
 			{meta.QuantNVFP4, 16, false}, {meta.QuantNVFP4ModelOpt, 16, false}, {meta.QuantMXFP4Packed, 32, false}, {meta.QuantBnbNF4, 32, false}, {meta.QuantBnbFP4, 96, false},
 			{meta.QuantInt4Packed, 24, false}, // groups that the kernels do not take
 		} {
@@ -79,6 +79,11 @@ func rowsOfCodes(t *testing.T, r *rand.Rand, format meta.QuantFormat, in, out, c
 		bits = 8
 		if zeros {
 			q.Zeros = random(groups, meta.Uint8, any)
+		}
+	case meta.QuantInt8Packed:
+		bits = 8
+		if zeros {
+			q.Zeros = random((out+3)/4*4*groups/out, meta.Uint8, any)
 		}
 	case meta.QuantInt4Packed:
 		if zeros {

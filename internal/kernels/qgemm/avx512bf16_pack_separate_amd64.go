@@ -11,7 +11,7 @@ import (
 )
 
 //go:noescape
-func bf16PackInt8(dst unsafe.Pointer, src unsafe.Pointer, stride int64, scales unsafe.Pointer, zeros unsafe.Pointer, apart int64, each int64, factor unsafe.Pointer, rows int64, blocks int64)
+func bf16PackInt8(dst unsafe.Pointer, src unsafe.Pointer, stride int64, scales unsafe.Pointer, zeros unsafe.Pointer, apart int64, each int64, factor unsafe.Pointer, flip int64, rows int64, blocks int64)
 
 //go:noescape
 func bf16PackNVFP4(dst unsafe.Pointer, src unsafe.Pointer, stride int64, scales unsafe.Pointer, ss int64, global unsafe.Pointer, rows int64, blocks int64, room unsafe.Pointer)

@@ -7,8 +7,8 @@
 #define Q(a, b, c, d, e, f, g, h) QUAD $a; QUAD $b; QUAD $c; QUAD $d; QUAD $e; QUAD $f; QUAD $g; QUAD $h
 
 
-// func bf16PackInt8(dst unsafe.Pointer, src unsafe.Pointer, stride int64, scales unsafe.Pointer, zeros unsafe.Pointer, apart int64, each int64, factor unsafe.Pointer, rows int64, blocks int64)
-TEXT ·bf16PackInt8(SB), NOSPLIT|NOFRAME, $0-80
+// func bf16PackInt8(dst unsafe.Pointer, src unsafe.Pointer, stride int64, scales unsafe.Pointer, zeros unsafe.Pointer, apart int64, each int64, factor unsafe.Pointer, flip int64, rows int64, blocks int64)
+TEXT ·bf16PackInt8(SB), NOSPLIT|NOFRAME, $0-88
 	MOVQ dst+0(FP), R12
 	MOVQ src+8(FP), R13
 	MOVQ stride+16(FP), R14
@@ -17,16 +17,17 @@ TEXT ·bf16PackInt8(SB), NOSPLIT|NOFRAME, $0-80
 	MOVQ apart+40(FP), SI
 	MOVQ each+48(FP), DX
 	MOVQ factor+56(FP), CX
-	MOVQ rows+64(FP), R8
-	MOVQ blocks+72(FP), R9
+	MOVQ flip+64(FP), R8
+	MOVQ rows+72(FP), R9
+	MOVQ blocks+80(FP), R11
 	CMPB github·com∕heftai∕heft∕internal∕kernels∕fetch·prefetch+9(SB), $1
 	JNE 2(PC)
 	JMP bf16PackInt8Plain<>(SB)
 	PCALIGN $64
-	Q(0xcc8e0fc0854d,0xc38e0fc9854d00,0x118487df2620000,0x9004e0c148f0894c,0x2e6666666666c931,0x841f0f,0x4f05e2c149ca8949,0x1814180f422a1c8d)
-	Q(0x62daaf0f4ccb8949,0xb2629f0c18487d92,0x7d92629f1418487d,0x7cf16200155c2148,0x5c4864f162db5b48,0x62db594874f162da,0x6201156421487d92,0x5cf162e45b487cf1)
-	Q(0x594874f162d25c48,0xae2c149ca8949ca,0xf162c959487cf162,0x4877f262d359487c,0xc11487c9162ca72,0xfc9394cc1ff4814,0xc48349ffffff7b8c,0xb73c8d4df5014d40)
-	Q(0xff488d49b73c8d48,0xfc8894901f88349,0x77f8c5ffffff4b8f,0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0xe68e0fc9854d,0xdd8e0fdb854d00,0x118487df2620000,0x894cc87a087dd262,0x2e666604e0c148f0,0x841f0f,0x2e6666666666c931,0x841f0f)
+	Q(0x4f05e0c149c88949,0x1014180f4228148d,0x62d2af0f4cca8949,0xb262971418487d92,0x7181c4971c18487d,0x487df262000564ef,0xe45b487cf162e421,0xf162e35c485cf162)
+	Q(0xef7181c4e459486c,0x21487df26210056c,0x62ed5b487cf162ed,0x6cf162db5c4854f1,0xc149c88949d35948,0xd259487cf1620ae0,0xf262dc59487cf162,0x487c9162d372486f)
+	Q(0x394cc1ff48041411,0x49ffffff718c0fd9,0x8d4df5014d40c483,0x8d49b73c8d48b73c,0x894901f98349ff49,0xc5ffffff418f0fc9,0xccccccccccc377f8,0xcccccccccccccccc)
 	Q(0x0,0x0,0x1010101010101010,0x1010101010101010,0xbf80bf80bf80bf80,0xbf80bf80bf80bf80,0xbf80bf80bf80bf80,0xbf80bf80bf80bf80)
 	Q(0x7c007c007c007c00,0x7c007c007c007c00,0x7c007c007c007c00,0x7c007c007c007c00,0x7f007f007f007f,0x7f007f007f007f,0x7f007f007f007f,0x7f007f007f007f)
 	Q(0x4000043800000,0xcccccccc000f000f,0xbf80bf80bf80bf80,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
@@ -37,12 +38,12 @@ TEXT ·bf16PackInt8(SB), NOSPLIT|NOFRAME, $0-80
 	QUAD $0xccccbf807c00007f
 	RET
 
-TEXT bf16PackInt8Plain<>(SB), NOSPLIT|NOFRAME, $0-80
+TEXT bf16PackInt8Plain<>(SB), NOSPLIT|NOFRAME, $0-88
 	PCALIGN $64
-	Q(0xcc8e0fc0854d,0xc38e0fc9854d00,0x118487df2620000,0x9004e0c148f0894c,0x2e6666666666c931,0x841f0f,0x4f05e2c149ca8949,0x441f0f2a1c8d)
-	Q(0x62daaf0f4ccb8949,0xb2629f0c18487d92,0x7d92629f1418487d,0x7cf16200155c2148,0x5c4864f162db5b48,0x62db594874f162da,0x6201156421487d92,0x5cf162e45b487cf1)
-	Q(0x594874f162d25c48,0xae2c149ca8949ca,0xf162c959487cf162,0x4877f262d359487c,0xc11487c9162ca72,0xfc9394cc1ff4814,0xc48349ffffff7b8c,0xb73c8d4df5014d40)
-	Q(0xff488d49b73c8d48,0xfc8894901f88349,0x77f8c5ffffff4b8f,0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
+	Q(0xe68e0fc9854d,0xdd8e0fdb854d00,0x118487df2620000,0x894cc87a087dd262,0x2e666604e0c148f0,0x841f0f,0x2e6666666666c931,0x841f0f)
+	Q(0x4f05e0c149c88949,0x441f0f28148d,0x62d2af0f4cca8949,0xb262971418487d92,0x7181c4971c18487d,0x487df262000564ef,0xe45b487cf162e421,0xf162e35c485cf162)
+	Q(0xef7181c4e459486c,0x21487df26210056c,0x62ed5b487cf162ed,0x6cf162db5c4854f1,0xc149c88949d35948,0xd259487cf1620ae0,0xf262dc59487cf162,0x487c9162d372486f)
+	Q(0x394cc1ff48041411,0x49ffffff718c0fd9,0x8d4df5014d40c483,0x8d49b73c8d48b73c,0x894901f98349ff49,0xc5ffffff418f0fc9,0xccccccccccc377f8,0xcccccccccccccccc)
 	Q(0x0,0x0,0x1010101010101010,0x1010101010101010,0xbf80bf80bf80bf80,0xbf80bf80bf80bf80,0xbf80bf80bf80bf80,0xbf80bf80bf80bf80)
 	Q(0x7c007c007c007c00,0x7c007c007c007c00,0x7c007c007c007c00,0x7c007c007c007c00,0x7f007f007f007f,0x7f007f007f007f,0x7f007f007f007f,0x7f007f007f007f)
 	Q(0x4000043800000,0xcccccccc000f000f,0xbf80bf80bf80bf80,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)

@@ -21,9 +21,8 @@ type packer interface {
 	// packMXFP4 packs rows whose codes begin stride bytes apart, and whose scales scaleStride bytes.
 	packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, scaleStride, rows, blocks int)
 	// packInt8 packs rows that begin stride bytes apart. scales[i·packBlocks+j·each] is the scale
-	// of block j of row i, and the zeros have the same layout. Values are multiplied by factor
-	// last.
-	packInt8(dst []uint32, codes []byte, stride int, by *packBuffers, each int, factor float32, rows, blocks int)
+	// of block j of row i, and the zeros have the same layout.
+	packInt8(dst []uint32, codes []byte, stride int, by *packBuffers, each int, p quant.Packing, rows, blocks int)
 	// packNVFP4 packs up to nvfp4Blocks blocks of rows whose codes begin stride bytes apart, and whose scales scaleStride bytes.
 	packNVFP4(dst []uint32, codes []byte, stride int, scales []byte, scaleStride int, global [2]float32, rows, blocks int)
 	// packNibbles packs 16 columns of the stored matrix, with a scale and a zero for each, as rows. Its words begin stride

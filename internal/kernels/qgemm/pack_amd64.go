@@ -41,8 +41,9 @@ func (bf16) packMXFP4(dst []uint32, codes []byte, stride int, scales []byte, apa
 }
 
 //go:noinline
-func (bf16) packInt8(dst []uint32, codes []byte, stride int, by *packBuffers, each int, factor float32, rows, blocks int) {
-	bf16PackInt8(asm.Words(dst), asm.Bytes(codes), int64(stride), unsafe.Pointer(&by.scales), unsafe.Pointer(&by.zeros), packBlocks, int64(each), unsafe.Pointer(&factor), int64(rows), int64(blocks))
+func (bf16) packInt8(dst []uint32, codes []byte, stride int, by *packBuffers, each int, p quant.Packing, rows, blocks int) {
+	factor := p.Factor()
+	bf16PackInt8(asm.Words(dst), asm.Bytes(codes), int64(stride), unsafe.Pointer(&by.scales), unsafe.Pointer(&by.zeros), packBlocks, int64(each), unsafe.Pointer(&factor), int64(p.Flip()), int64(rows), int64(blocks))
 }
 
 //go:noinline

@@ -91,6 +91,8 @@ func TestPackQuantised(t *testing.T) {
 	cases["int8 of groups"] = &quant.Packed{Packing: quant.Int8, Codes: codes, Width: 224, Scales: scales(72 * 4), ScaleFormat: mat.BFloat16, Rows: 1, Columns: 64, Zeros: zeros}
 	cases["int8 of a scale"] = &quant.Packed{Packing: quant.Int8, Codes: codes, Width: 224, Scales: scales(1), ScaleFormat: mat.Float32, Rows: 72, Columns: 224, Zeros: zeros}
 	cases["int8 of odd groups"] = &quant.Packed{Packing: quant.Int8, Codes: codes, Width: 224, Scales: scales(72 * 5), ScaleFormat: mat.Float32, Rows: 1, Columns: 48}
+	cases["int8 packed"] = &quant.Packed{Packing: quant.Int8Packed, Codes: codes, Width: 224, Scales: scales(72), ScaleFormat: mat.Float32, Rows: 1, Columns: 224}
+	cases["int8 packed of groups"] = &quant.Packed{Packing: quant.Int8Packed, Codes: codes, Width: 224, Scales: scales(72 * 7), ScaleFormat: mat.BFloat16, Rows: 1, Columns: 32, Zeros: zeros}
 	cases["bitsandbytes int8"] = &quant.Packed{Packing: quant.BnbInt8, Codes: codes, Width: 224, Scales: scales(72), ScaleFormat: mat.Float32, Rows: 1, Columns: 224}
 	for _, packing := range []quant.Packing{quant.NVFP4, quant.NVFP4Times} {
 		cases[packing.String()] = &quant.Packed{Packing: packing, Codes: codes, Width: 224, Scales: codes[:72*224/16], Rows: 1, Columns: 16, Global: 0.37}

@@ -8,10 +8,11 @@ import (
 
 // packsInt8 reports whether packInt8 supports p: the columns of each block of 32 share a scale.
 func packsInt8(p *quant.Packed) bool {
-	return (p.Packing == quant.Int8 || p.Packing == quant.BnbInt8) && (p.Columns%gemm.BlockK == 0 || p.Columns >= p.Width)
+	bytes := p.Packing == quant.Int8 || p.Packing == quant.BnbInt8 || p.Packing == quant.Int8Packed && p.Index == nil
+	return bytes && (p.Columns%gemm.BlockK == 0 || p.Columns >= p.Width)
 }
 
-// packInt8 packs whole blocks of a matrix of signed bytes.
+// packInt8 packs whole blocks of a matrix of bytes.
 func (s *Kernels) packInt8(dst []uint32, p *quant.Packed, row, step, col, rows, blocks int) {
 	buffers := allPackBuffers.Get().(*packBuffers)
 	defer allPackBuffers.Put(buffers)
@@ -23,18 +24,15 @@ func (s *Kernels) packInt8(dst []uint32, p *quant.Packed, row, step, col, rows, 
 			each = 0 // one scale for the whole row
 		}
 		for i := range rows {
-			at := (row + i*step) / p.Rows * chunks
+			at := row + i*step
 			for j := range max(1, n*each) {
-				group := at + (first+j*gemm.BlockK)/p.Columns
-				buffers.scales[i*packBlocks+j] = p.Scale(group)
-				buffers.zeros[i*packBlocks+j] = 0
-				if p.Zeros != nil {
-					buffers.zeros[i*packBlocks+j] = float32(int8(p.Zeros[group]))
-				}
+				group := (first + j*gemm.BlockK) / p.Columns
+				buffers.scales[i*packBlocks+j] = p.Scale(at/p.Rows*chunks + group)
+				buffers.zeros[i*packBlocks+j] = float32(p.ByteZero(at, group, chunks))
 			}
 		}
 		codes := p.Codes[row*p.Width+first : last*p.Width+first+n*gemm.BlockK]
-		s.packer.packInt8(dst[b*gemm.BlockK/2*gemm.PackRows:], codes, step*p.Width, buffers, each, p.Packing.Factor(), rows, n)
+		s.packer.packInt8(dst[b*gemm.BlockK/2*gemm.PackRows:], codes, step*p.Width, buffers, each, p.Packing, rows, n)
 		b += n
 	}
 }

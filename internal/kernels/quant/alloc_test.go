@@ -36,7 +36,7 @@ func TestAddingCodesAllocatesNothing(t *testing.T) {
 
 func TestDotsOfRowsAllocateNothing(t *testing.T) {
 	for _, variant := range isa.Available() {
-		for _, p := range []Packing{Int4Packed, Int8, BnbInt8, NVFP4, NF4} {
+		for _, p := range []Packing{Int4Packed, Int8, Int8Packed, BnbInt8, NVFP4, NF4} {
 			w := &View{Packed: &Packed{Packing: p, Codes: make([]byte, 5*32), Scales: make([]byte, 5*8), ScaleFormat: mat.Float32, Width: 32, Rows: 1, Columns: 32}, Step: 1, Rows: 5, Cols: 32}
 			k, y, x, scratch := For(variant), make([]float32, 3*5), make([]float32, 3*32), make([]float32, DotScratch(w, 3))
 			if !k.TakesDots(w) {

@@ -26,6 +26,9 @@ func avx2DotsInt81x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, sc
 func avx2DotsScaled1x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
+func avx2DotsUInt81x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
+
+//go:noescape
 func avx2DotsTable2x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
@@ -36,6 +39,9 @@ func avx2DotsInt82x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, sc
 
 //go:noescape
 func avx2DotsScaled2x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
+
+//go:noescape
+func avx2DotsUInt82x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
 func avx2DotsTable2x2(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -50,6 +56,9 @@ func avx2DotsInt82x2(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, sc
 func avx2DotsScaled2x2(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
+func avx2DotsUInt82x2(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
+
+//go:noescape
 func avx2DotsTable1x4(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
@@ -62,6 +71,9 @@ func avx2DotsInt81x4(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, sc
 func avx2DotsScaled1x4(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
+func avx2DotsUInt81x4(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
+
+//go:noescape
 func avx2DotsTable1x8(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
@@ -72,3 +84,6 @@ func avx2DotsInt81x8(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, sc
 
 //go:noescape
 func avx2DotsScaled1x8(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
+
+//go:noescape
+func avx2DotsUInt81x8(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)

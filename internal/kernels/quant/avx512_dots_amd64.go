@@ -26,6 +26,9 @@ func avx512DotsInt81x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, 
 func avx512DotsScaled1x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
+func avx512DotsUInt81x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
+
+//go:noescape
 func avx512DotsTable4x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
@@ -36,6 +39,9 @@ func avx512DotsInt84x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, 
 
 //go:noescape
 func avx512DotsScaled4x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
+
+//go:noescape
+func avx512DotsUInt84x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
 func avx512DotsTable4x2(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -50,6 +56,9 @@ func avx512DotsInt84x2(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, 
 func avx512DotsScaled4x2(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
+func avx512DotsUInt84x2(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
+
+//go:noescape
 func avx512DotsTable4x4(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
@@ -62,6 +71,9 @@ func avx512DotsInt84x4(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, 
 func avx512DotsScaled4x4(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
+func avx512DotsUInt84x4(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
+
+//go:noescape
 func avx512DotsTable2x8(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
 
 //go:noescape
@@ -72,3 +84,6 @@ func avx512DotsInt82x8(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, 
 
 //go:noescape
 func avx512DotsScaled2x8(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
+
+//go:noescape
+func avx512DotsUInt82x8(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)

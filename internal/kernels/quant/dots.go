@@ -13,10 +13,11 @@ import (
 type dotKind uint8
 
 const (
-	tableCodes  dotKind = iota // entry of a table of 16, minus the zero, times the scale of its group
-	byteScales                 // entry of a table of 16, times the scale of 16 or 32 columns, which a byte encodes
-	signedCodes                // signed byte, minus the zero, times the scale of its group
-	scaledTwice                // signed byte, times the scale of its group and then another scale
+	tableCodes    dotKind = iota // entry of a table of 16, minus the zero, times the scale of its group
+	byteScales                   // entry of a table of 16, times the scale of 16 or 32 columns, which a byte encodes
+	signedCodes                  // signed byte, minus the zero, times the scale of its group
+	scaledTwice                  // signed byte, times the scale of its group and then another scale
+	unsignedCodes                // unsigned byte, minus the zero, times the scale of its group
 	dotKinds
 	noDots = dotKinds
 )
@@ -32,6 +33,8 @@ func (p Packing) dotKind() dotKind {
 		return signedCodes
 	case BnbInt8:
 		return scaledTwice
+	case Int8Packed:
+		return unsignedCodes
 	}
 	return noDots
 }
@@ -64,7 +67,7 @@ func (s *Kernels) TakesDots(w *View) bool {
 	case tables[p.Packing].high: // groups continue across the end of a row
 		return whole && p.Width%p.Columns == 0
 	}
-	return (whole || p.Columns >= p.Width) && (p.Index == nil || p.Packing != Int4Packed)
+	return (whole || p.Columns >= p.Width) && (p.Index == nil || p.Packing != Int4Packed && p.Packing != Int8Packed)
 }
 
 // dotGroups returns the number of scales and zeros of a row that are widened before it is
@@ -161,7 +164,7 @@ func (p *Packed) setDotTable(table []float32) {
 	case BnbInt8:
 		values[0] = bnbScale
 		return
-	case Int8:
+	case Int8, Int8Packed:
 		return
 	}
 	copy(values, tables[p.Packing].values[:])
@@ -197,6 +200,11 @@ func (p *Packed) setDotTable(table []float32) {
 func (s *Kernels) dotScales(scales, zeros, numbers []float32, w *View, groups int) {
 	p, size, all := w.Packed, w.ScaleFormat.Size(), mat.CeilDiv(w.Width, w.Columns)
 	clear(zeros)
+	if p.Packing == Int8Packed && p.Zeros == nil {
+		for i := range zeros {
+			zeros[i] = packedMiddle
+		}
+	}
 	if p.nested() {
 		s.vector.Widen(numbers, p.Index[:4*len(numbers)], mat.Float32)
 	}
@@ -218,6 +226,10 @@ func (s *Kernels) dotScales(scales, zeros, numbers []float32, w *View, groups in
 		case p.Packing == Int8:
 			for i, v := range p.Zeros[first:][:groups] {
 				zero[i] = float32(int8(v))
+			}
+		case p.Packing == Int8Packed:
+			for i := range zero {
+				zero[i] = float32(p.packedZero(row, first%all+i, all))
 			}
 		case p.Packing == Int4Packed:
 			shift, words := row%8*4, p.Zeros[4*(row/8*all+first%all):][:4*groups]

@@ -26,18 +26,18 @@ type dotTile struct {
 // The tiles in descending order of tokens. The last one computes one row.
 var (
 	dotsAVX512 = []dotTile{
-		{2, 8, [dotKinds]dotKernel{avx512DotsTable2x8, avx512DotsBytes2x8, avx512DotsInt82x8, avx512DotsScaled2x8}},
-		{4, 4, [dotKinds]dotKernel{avx512DotsTable4x4, avx512DotsBytes4x4, avx512DotsInt84x4, avx512DotsScaled4x4}},
-		{4, 2, [dotKinds]dotKernel{avx512DotsTable4x2, avx512DotsBytes4x2, avx512DotsInt84x2, avx512DotsScaled4x2}},
-		{4, 1, [dotKinds]dotKernel{avx512DotsTable4x1, avx512DotsBytes4x1, avx512DotsInt84x1, avx512DotsScaled4x1}},
-		{1, 1, [dotKinds]dotKernel{avx512DotsTable1x1, avx512DotsBytes1x1, avx512DotsInt81x1, avx512DotsScaled1x1}},
+		{2, 8, [dotKinds]dotKernel{avx512DotsTable2x8, avx512DotsBytes2x8, avx512DotsInt82x8, avx512DotsScaled2x8, avx512DotsUInt82x8}},
+		{4, 4, [dotKinds]dotKernel{avx512DotsTable4x4, avx512DotsBytes4x4, avx512DotsInt84x4, avx512DotsScaled4x4, avx512DotsUInt84x4}},
+		{4, 2, [dotKinds]dotKernel{avx512DotsTable4x2, avx512DotsBytes4x2, avx512DotsInt84x2, avx512DotsScaled4x2, avx512DotsUInt84x2}},
+		{4, 1, [dotKinds]dotKernel{avx512DotsTable4x1, avx512DotsBytes4x1, avx512DotsInt84x1, avx512DotsScaled4x1, avx512DotsUInt84x1}},
+		{1, 1, [dotKinds]dotKernel{avx512DotsTable1x1, avx512DotsBytes1x1, avx512DotsInt81x1, avx512DotsScaled1x1, avx512DotsUInt81x1}},
 	}
 	dotsAVX2 = []dotTile{
-		{1, 8, [dotKinds]dotKernel{avx2DotsTable1x8, avx2DotsBytes1x8, avx2DotsInt81x8, avx2DotsScaled1x8}},
-		{1, 4, [dotKinds]dotKernel{avx2DotsTable1x4, avx2DotsBytes1x4, avx2DotsInt81x4, avx2DotsScaled1x4}},
-		{2, 2, [dotKinds]dotKernel{avx2DotsTable2x2, avx2DotsBytes2x2, avx2DotsInt82x2, avx2DotsScaled2x2}},
-		{2, 1, [dotKinds]dotKernel{avx2DotsTable2x1, avx2DotsBytes2x1, avx2DotsInt82x1, avx2DotsScaled2x1}},
-		{1, 1, [dotKinds]dotKernel{avx2DotsTable1x1, avx2DotsBytes1x1, avx2DotsInt81x1, avx2DotsScaled1x1}},
+		{1, 8, [dotKinds]dotKernel{avx2DotsTable1x8, avx2DotsBytes1x8, avx2DotsInt81x8, avx2DotsScaled1x8, avx2DotsUInt81x8}},
+		{1, 4, [dotKinds]dotKernel{avx2DotsTable1x4, avx2DotsBytes1x4, avx2DotsInt81x4, avx2DotsScaled1x4, avx2DotsUInt81x4}},
+		{2, 2, [dotKinds]dotKernel{avx2DotsTable2x2, avx2DotsBytes2x2, avx2DotsInt82x2, avx2DotsScaled2x2, avx2DotsUInt82x2}},
+		{2, 1, [dotKinds]dotKernel{avx2DotsTable2x1, avx2DotsBytes2x1, avx2DotsInt82x1, avx2DotsScaled2x1, avx2DotsUInt82x1}},
+		{1, 1, [dotKinds]dotKernel{avx2DotsTable1x1, avx2DotsBytes1x1, avx2DotsInt81x1, avx2DotsScaled1x1, avx2DotsUInt81x1}},
 	}
 )
 

@@ -75,7 +75,7 @@ type unpacker interface {
 	dotCodes(kind dotKind, sums []float32, codes []byte, x, scales []float32, bytes []byte, table []float32, s dotShape, tokens int)
 	foldDots(y []float32, stride int, sums []float32, rows, tokens int)
 	// int8s: dst[i] = (signed code i - zero) · scale · factor, rounded twice.
-	int8s(dst []float32, codes []byte, scale, factor float32, zero int32)
+	bytes(dst []float32, codes []byte, by byteScale)
 }
 
 // groupColumns is the number of columns whose scales are decoded at a time, a multiple of 8.

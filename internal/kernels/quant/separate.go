@@ -15,19 +15,22 @@ const bnbScale float32 = 7.874015718698502e-3
 func (p *Packed) unpackSeparate(ops ops, dst []float32, row, col int, scratch []float32) {
 	switch p.Packing {
 	case Int8, BnbInt8:
-		p.unpackInt8(ops, dst, row, col)
-	case Int8Packed:
-		p.unpackIndexed(dst, row, col)
-	default:
-		if p.Packing == Int4Packed && p.Index != nil {
+		p.unpackBytes(ops, dst, row, col)
+	case Int4Packed, Int8Packed:
+		switch {
+		case p.Index != nil:
 			p.unpackIndexed(dst, row, col)
-			return
+		case p.Packing == Int8Packed:
+			p.unpackBytes(ops, dst, row, col)
+		default:
+			p.unpackTable(ops, dst, row, col, scratch)
 		}
+	default:
 		p.unpackTable(ops, dst, row, col, scratch)
 	}
 }
 
-// unpackIndexed dequantises columns of a row of Int4Packed or Int8Packed. With an Index, which has the group of each column, a column
+// unpackIndexed dequantises columns of a row of Int4Packed or Int8Packed with an Index, which has the group of each column. A column
 // whose group does not exist is NaN.
 func (p *Packed) unpackIndexed(dst []float32, row, col int) {
 	groups := mat.CeilDiv(p.Width, p.Columns)
@@ -53,19 +56,17 @@ func (p *Packed) unpackIndexed(dst []float32, row, col int) {
 	}
 }
 
-// columnGroup returns the group of a column of Int4Packed or Int8Packed.
-func (p *Packed) columnGroup(c int) int {
-	if p.Index == nil {
-		return c / p.Columns
-	}
-	return int(int32(binary.LittleEndian.Uint32(p.Index[4*c:])))
-}
+// columnGroup returns the group of a column of Int4Packed or Int8Packed with an Index.
+func (p *Packed) columnGroup(c int) int { return int(int32(binary.LittleEndian.Uint32(p.Index[4*c:]))) }
+
+// packedMiddle is the zero point of Int8Packed without zeros.
+const packedMiddle = 128
 
 // packedZero returns the zero point of a group of Int4Packed or Int8Packed.
 func (p *Packed) packedZero(row, group, groups int) int {
 	switch {
 	case p.Zeros == nil && p.Packing == Int8Packed:
-		return 128
+		return packedMiddle
 	case p.Zeros == nil:
 		return 8
 	case p.Packing == Int8Packed:
@@ -94,20 +95,43 @@ func (s *Kernels) unpackInt8Rows(p *Packed, dst []float32, row, col int, scratch
 	}
 }
 
-// unpackInt8 dequantises signed bytes of a row from column col on.
-func (p *Packed) unpackInt8(ops ops, dst []float32, row, col int) {
-	scales := row / p.Rows * mat.CeilDiv(p.Width, p.Columns)
+// A byteScale is how bytes are widened: byte c is int8(c ^ flip) - zero, times scale, times factor.
+type byteScale struct {
+	scale, factor float32
+	zero, flip    int32
+}
+
+// unpackBytes dequantises signed bytes of a row, or those of Int8Packed, from column col on.
+func (p *Packed) unpackBytes(ops ops, dst []float32, row, col int) {
+	groups := mat.CeilDiv(p.Width, p.Columns)
+	scales := row / p.Rows * groups
 	codes := p.Codes[row*p.Width+col:][:len(dst)]
 	for len(dst) > 0 {
 		block := col / p.Columns
 		n := min(len(dst), (block+1)*p.Columns-col)
-		scale, zero := p.Scale(scales+block), int32(0)
-		if p.Zeros != nil {
-			zero = int32(int8(p.Zeros[scales+block]))
-		}
-		ops.int8s(dst[:n], codes, scale, p.Packing.Factor(), zero)
+		by := byteScale{scale: p.Scale(scales + block), factor: p.Packing.Factor(), zero: p.ByteZero(row, block, groups), flip: int32(p.Packing.Flip())}
+		ops.bytes(dst[:n], codes, by)
 		dst, codes, col = dst[n:], codes[n:], col+n
 	}
+}
+
+// Flip returns what codes of signed bytes, or those of Int8Packed, are xored with to be signed bytes.
+func (p Packing) Flip() byte {
+	if p == Int8Packed {
+		return packedMiddle
+	}
+	return 0
+}
+
+// ByteZero returns the zero of flipped codes of a row in a group of its groups.
+func (p *Packed) ByteZero(row, group, groups int) int32 {
+	switch {
+	case p.Packing == Int8Packed:
+		return int32(p.packedZero(row, group, groups) - packedMiddle)
+	case p.Zeros != nil:
+		return int32(int8(p.Zeros[row/p.Rows*groups+group]))
+	}
+	return 0
 }
 
 // Factor returns the factor by which values of signed bytes are multiplied last: 1/127 for
@@ -119,9 +143,9 @@ func (p Packing) Factor() float32 {
 	return 1
 }
 
-func (goOps) int8s(dst []float32, codes []byte, scale, factor float32, zero int32) {
+func (goOps) bytes(dst []float32, codes []byte, by byteScale) {
 	for i, code := range codes[:len(dst)] {
-		v := float32(int32(int8(code))-zero) * scale
-		dst[i] = v * factor
+		v := float32(int32(int8(code^byte(by.flip)))-by.zero) * by.scale
+		dst[i] = v * by.factor
 	}
 }

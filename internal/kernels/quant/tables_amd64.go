@@ -25,14 +25,10 @@ func (a *simd) lookUp(p *Packed, dst []float32, codes []byte, scales, zeros []fl
 }
 
 //go:noinline
-func (a *simd) int8s(dst []float32, codes []byte, scale, factor float32, zero int32) {
-	by := struct {
-		scale, factor float32
-		zero          int32
-	}{scale, factor, zero}
+func (a *simd) bytes(dst []float32, codes []byte, by byteScale) {
 	n := len(dst) &^ 7
 	if n > 0 {
 		avx2UnpackInt8(asm.Floats(dst), asm.Bytes(codes), int64(n), unsafe.Pointer(&by))
 	}
-	goOps{}.int8s(dst[n:], codes[n:len(dst)], scale, factor, zero)
+	goOps{}.bytes(dst[n:], codes[n:len(dst)], by)
 }

@@ -90,7 +90,8 @@ INLINE void dot(int kind, int R, int T, DOT_ARGS) {
   KERNEL NAME(Table##R##x##T)(DOT_ARGS) { dot(TABLE, R, T, sums, w, x, scales, table, s); } \
   KERNEL NAME(Bytes##R##x##T)(DOT_ARGS) { dot(BYTES, R, T, sums, w, x, scales, table, s); } \
   KERNEL NAME(Int8##R##x##T)(DOT_ARGS) { dot(INT8, R, T, sums, w, x, scales, table, s); } \
-  KERNEL NAME(Scaled##R##x##T)(DOT_ARGS) { dot(SCALED, R, T, sums, w, x, scales, table, s); }
+  KERNEL NAME(Scaled##R##x##T)(DOT_ARGS) { dot(SCALED, R, T, sums, w, x, scales, table, s); } \
+  KERNEL NAME(UInt8##R##x##T)(DOT_ARGS) { dot(UINT8, R, T, sums, w, x, scales, table, s); }
 
 // Fold sets y[t][r] to the sum of the lanes of row r and token t. ys is in bytes.
 KERNEL NAME(Fold)(uint8_t *y, int64_t ys, const uint8_t *sums, int64_t rows, int64_t tokens) {

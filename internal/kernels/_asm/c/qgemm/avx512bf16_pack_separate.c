@@ -5,18 +5,22 @@
 // prefetched: they are the next pack.
 enum { PACK = 1024, NEXT = 16 };
 
-// signed widens 16 signed bytes.
-INLINE __m512 signed16(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p))); }
+// signed16 widens 16 bytes, which are signed after the xor with flip.
+INLINE __m512 signed16(const uint8_t *p, __m128i flip) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_xor_si128(_mm_loadu_si128((const __m128i *)p), flip)));
+}
 
 // Rows are stride bytes apart. Blocks have scales and zeros that are each floats apart, and those of rows are apart floats apart.
+// Codes are xored with flip.
 // Values are rounded after the product with the scale and after that with *factor.
-KERNEL bf16PackInt8(uint8_t *dst, const uint8_t *src, int64_t stride, const float *scales, const float *zeros, int64_t apart, int64_t each, const float *factor, int64_t rows, int64_t blocks) {
+KERNEL bf16PackInt8(uint8_t *dst, const uint8_t *src, int64_t stride, const float *scales, const float *zeros, int64_t apart, int64_t each, const float *factor, int64_t flip, int64_t rows, int64_t blocks) {
   const __m512 by = _mm512_set1_ps(*factor);
+  const __m128i f = _mm_set1_epi8((char)flip);
   ROLLED for (; rows > 0; rows--) {
     ROLLED for (int64_t b = 0; b < blocks; b++, OPAQUE(b)) {
       _mm_prefetch(src + 32 * b + NEXT * stride, _MM_HINT_T1);
       const __m512 d = _mm512_set1_ps(scales[b * each]), z = _mm512_set1_ps(zeros[b * each]);
-      const __m512 x = _mm512_mul_ps(_mm512_sub_ps(signed16(src + 32 * b), z), d), y = _mm512_mul_ps(_mm512_sub_ps(signed16(src + 32 * b + 16), z), d);
+      const __m512 x = _mm512_mul_ps(_mm512_sub_ps(signed16(src + 32 * b, f), z), d), y = _mm512_mul_ps(_mm512_sub_ps(signed16(src + 32 * b + 16, f), z), d);
       _mm512_storeu_si512(dst + PACK * b, (__m512i)_mm512_cvtne2ps_pbh(_mm512_mul_ps(y, by), _mm512_mul_ps(x, by)));
     }
     dst += 64, src += stride, scales += apart, zeros += apart;

@@ -54,8 +54,9 @@ INLINE vector widen(int kind, chunk c, const uint8_t *p, int i, const group *g, 
     const __m256i at = _mm256_srlv_epi32(_mm256_set1_epi32(*(const int *)(p + 4 * i)), k->down); // the low three bits count
     return _mm256_blendv_ps(_mm256_permutevar8x32_ps(g->a, at), _mm256_permutevar8x32_ps(g->b, at), _mm256_castsi256_ps(_mm256_slli_epi32(at, 28)));
   }
-  const __m256 v = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 8 * i))));
-  if (kind == INT8) return _mm256_mul_ps(_mm256_sub_ps(v, g->b), g->a);
+  const __m128i q = _mm_loadl_epi64((const __m128i *)(p + 8 * i));
+  const __m256 v = _mm256_cvtepi32_ps(kind == UINT8 ? _mm256_cvtepu8_epi32(q) : _mm256_cvtepi8_epi32(q));
+  if (kind != SCALED) return _mm256_mul_ps(_mm256_sub_ps(v, g->b), g->a);
   return _mm256_mul_ps(_mm256_mul_ps(v, g->a), g->b);
 }
 

@@ -33,12 +33,13 @@ INLINE void table(int high, int to, uint8_t *dst, const uint8_t *codes, const ui
   }
 TABLE(Low, 0, EXACT) TABLE(High, 1, EXACT) TABLE(HighBF16, 1, TO_BF16) TABLE(HighF16, 1, TO_F16)
 
-// by has the scale, what it is multiplied by after rounding, and the zero as an integer. n is a multiple of 8.
+// by has the scale, what it is multiplied by after rounding, and the zero and what codes are xored with as integers. n is a multiple of 8.
 KERNEL avx2UnpackInt8(uint8_t *dst, const uint8_t *codes, int64_t n, const uint8_t *by) {
   const __m256 scale = every(by), factor = every(by + 4);
   const __m256i zero = _mm256_set1_epi32(*(const int *)(by + 8));
+  const __m128i flip = _mm_set1_epi8((char)by[12]);
   ROLLED for (; n > 0; n -= 8) {
-    const __m256i c = _mm256_sub_epi32(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)codes)), zero);
+    const __m256i c = _mm256_sub_epi32(_mm256_cvtepi8_epi32(_mm_xor_si128(_mm_loadl_epi64((const __m128i *)codes), flip)), zero);
     _mm256_storeu_ps((float *)dst, _mm256_mul_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(c), scale), factor));
     codes += 8, dst += 32;
   }

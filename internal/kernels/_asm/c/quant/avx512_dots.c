@@ -73,8 +73,9 @@ INLINE chunk chunk_of(int kind, const uint8_t *p, const constants *k) {
 
 INLINE vector widen(int kind, chunk c, const uint8_t *p, int i, const group *g, const constants *k) {
   if (kind < INT8) return _mm512_permutexvar_ps(i == 0 ? c : _mm512_srli_epi32(c, 8), g->a); // the low four bits count
-  const __m512 v = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(p + 16 * i))));
-  if (kind == INT8) return _mm512_mul_ps(_mm512_sub_ps(v, g->b), g->a);
+  const __m128i q = _mm_loadu_si128((const __m128i *)(p + 16 * i));
+  const __m512 v = _mm512_cvtepi32_ps(kind == UINT8 ? _mm512_cvtepu8_epi32(q) : _mm512_cvtepi8_epi32(q));
+  if (kind != SCALED) return _mm512_mul_ps(_mm512_sub_ps(v, g->b), g->a);
   return _mm512_mul_ps(_mm512_mul_ps(v, g->a), g->b);
 }
 
