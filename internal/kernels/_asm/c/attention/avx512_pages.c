@@ -1,6 +1,6 @@
 // AVX-512: queries of one token with paged keys and values, for several heads that are consecutive
 // in each page. There are few products per byte, so memory bandwidth limits the kernels. Lines of
-// the heads AHEAD are prefetched meanwhile, in ascending order: a head is too short for the
+// a head AHEAD are prefetched meanwhile, in ascending order: a head is too short for the
 // hardware prefetcher.
 #include "wide.h"
 
@@ -24,12 +24,13 @@ typedef struct {
   uint8_t *to, *out;
   const uint8_t *from, *at, *part, *fetch;
   int64_t left, count, columns;
-  const uint8_t *next; // AHEAD heads further on
+  const uint8_t *next; // the head AHEAD
   const int32_t *next_page;
   int64_t next_left, next_keys;
 } Pages;
 
-enum { AHEAD = 2 };
+// AHEAD is two heads of 64 channels, or six in blocks of q8_0, which are half the size.
+#define AHEAD(f) ((f) == Q8 ? 6 : 2)
 
 // KEPT makes the compiler leave a value in memory.
 #define KEPT __asm__ volatile("" ::: "memory")
@@ -42,11 +43,11 @@ INLINE void advance(Pages *a) {
   a->next = a->w + *a->next_page * a->ps;
 }
 
-INLINE void begin(Pages *a) {
+INLINE void begin(int f, Pages *a) {
   a->page = a->pages, a->keys_left = a->keys, a->done = 0;
   a->next_page = a->pages, a->next_keys = a->keys, a->next_left = a->heads;
   a->next = a->w + *a->pages * a->ps;
-  UNROLL for (int i = 0; i < AHEAD; i++) advance(a);
+  UNROLL for (int i = 0; i < AHEAD(f); i++) advance(a);
 }
 
 #define FETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
@@ -152,7 +153,7 @@ INLINE void score_blocks(int H, uint8_t *y, int64_t ys, const uint8_t *q, const 
 }
 
 INLINE void scores(int f, int H, Pages *a) {
-  begin(a);
+  begin(f, a);
   ROLLED for (; a->keys_left > 0; a->keys_left -= PAGE, a->page++, a->done += 4 * PAGE) {
     a->at = a->w + *a->page * a->ps, a->to = a->y + a->done, a->from = a->x;
     ROLLED for (a->left = a->heads; a->left > 0; a->left--) {
@@ -223,7 +224,7 @@ INLINE void weigh_page(int f, int H, int C, __mmask16 m, Pages *a) {
 // are blocks of q8_0, or vectors of other formats.
 INLINE void weigh(int f, int H, int C, Pages *a) {
   const int last = f == Q8 ? 2 : 1;
-  begin(a);
+  begin(f, a);
   ROLLED for (; a->keys_left > 0; a->keys_left -= PAGE, a->page++, a->done += 4 * PAGE) {
     a->at = a->w + *a->page * a->ps, a->to = a->y, a->from = a->x + a->done;
     a->count = a->keys_left < PAGE ? a->keys_left : PAGE;
