@@ -99,6 +99,9 @@ func (op *bf16Product) planRows(threads int) int {
 	}
 	if op.kernel == amxInPlace {
 		op.unitRows = min(max(1, each/gemm.PackRows)*gemm.PackRows, op.callRows())
+		if op.w.isCoded() {
+			return op.words + op.callRows()*coded.RowSums(coded.MostPanels)
+		}
 		return op.words + op.callRows()*coupleRows
 	}
 	if op.kernel == amxSteps {

@@ -23,7 +23,7 @@ const (
 func (op *bf16Product) planStepRows(each int) int {
 	op.tileTokens = min(stepTokens, ceil(op.tokens, coupleRows)*coupleRows)
 	rows := min(each, sumsBytes/(4*op.tileTokens))
-	if op.w.isCoded() {
+	if op.w.isCoded() && !packsCoded(&op.linear) {
 		rows = min(rows, packBytes/coded.Stride(op.w.cols))
 	}
 	op.packs = stepPacks
@@ -86,14 +86,19 @@ func (op *bf16Product) packPiece(packs []uint32, r, k, cols int, scratch []float
 		}
 		return
 	}
+	rows := min(op.stepRows(), op.w.rows-r)
+	if op.w.isCoded() {
+		op.set.Coded.PackPiece(packs, coded.Piece{W: &op.w.coded, Row: op.w.row + r, Rows: rows, Col: k, Cols: cols})
+		return
+	}
 	w := op.at(r)
 	w.Data = w.Data[2*k:]
-	op.set.GEMM.PackPiece(packs, w, min(op.stepRows(), op.w.rows-r), cols, op.packs)
+	op.set.GEMM.PackPiece(packs, w, rows, cols, op.packs)
 }
 
 // packedNext returns the weights that are packed after those before row i of a unit of rows from r on, in the step from
 // column k on: in the end those of the next unit, which decoded weights do not have. It has no data for weights that are not
-// rows of bfloat16.
+// rows of bfloat16, coded or not.
 func (op *bf16Product) packedNext(r, rows, i, k int) mat.Weights {
 	if i >= rows {
 		i, k = 0, k+stepColumns
@@ -103,6 +108,10 @@ func (op *bf16Product) packedNext(r, rows, i, k int) mat.Weights {
 	}
 	if r >= op.w.rows || op.w.isPacked() || op.w.transposed {
 		return mat.Weights{}
+	}
+	if m := &op.w.coded; op.w.isCoded() {
+		each := coded.RowBytes(op.w.cols)
+		return mat.Weights{Data: m.Data[(op.w.row+r+i)*each+coded.Ahead(op.w.cols, k):], Stride: each}
 	}
 	w := op.at(r + i)
 	w.Data = w.Data[2*k:]

@@ -61,7 +61,7 @@ func isFused(p product) bool {
 	}
 	switch p.(type) {
 	case *bf16Product:
-		return l.kernel == pairDots && l.set.Coded.HasPairs(l.w.cols) || inCodedTiles(l)
+		return l.kernel == pairDots && l.set.Coded.HasPairs(l.w.cols) || inCodedTiles(l) || packsCoded(l)
 	case *splitDot:
 		return l.tokens == 1 && l.set.Coded.HasSplit(l.w.cols)
 	}
@@ -70,7 +70,12 @@ func isFused(p product) bool {
 
 // inCodedTiles reports whether a coded weight of l is decoded into tiles.
 func inCodedTiles(l *linear) bool {
-	return (l.kernel == amxOneToken || l.kernel == amxInPlace && l.tokens <= coupleRows) && l.set.Coded.HasTiles(l.w.cols)
+	return (l.kernel == amxOneToken || l.kernel == amxInPlace) && l.set.Coded.HasTiles(l.w.cols)
+}
+
+// packsCoded reports whether a coded weight of l is decoded into packs.
+func packsCoded(l *linear) bool {
+	return l.kernel == amxSteps && l.w.step == 1 && l.set.Coded.HasPacks(l.w.cols)
 }
 
 // codedUnitRows returns the largest number of rows, up to fit, that is a multiple of the rows per
@@ -121,6 +126,10 @@ func unitRange(p product, unit int) (first, rows int) {
 // are those of the uncoded weight either way.
 func (w *worker) runCoded(p product, unit int) {
 	l := p.base()
+	if packsCoded(l) {
+		p.run(w, unit)
+		return
+	}
 	first, rows := unitRange(p, unit)
 	if isFused(p) {
 		w.runFused(p, first, rows)
@@ -163,9 +172,14 @@ func (w *worker) runFused(p product, first, rows int) {
 	case *bf16Product:
 		switch l.kernel {
 		case amxInPlace:
+			const most = coded.MostPanels * gemm.PanelTokens
 			c := w.scratch.v
-			l.set.Coded.MulTiles(coded.TilesProduct{C: c, W: &l.w.coded, Row: row, Rows: rows, X: op.panels, XStride: op.words, Panels: ceil(l.tokens, gemm.PanelTokens), Scratch: c[l.decodedAt:]})
-			op.transpose(mat.Floats{V: c, Stride: coupleRows}, first, rows, 0, l.tokens)
+			for t := 0; t < l.tokens; t += most {
+				tokens := min(most, l.tokens-t)
+				panels := ceil(tokens, gemm.PanelTokens)
+				l.set.Coded.MulTiles(coded.TilesProduct{C: c, W: &l.w.coded, Row: row, Rows: rows, X: op.panels[t/gemm.PanelTokens*op.words:], XStride: op.words, Panels: panels, Scratch: c[l.decodedAt:]})
+				op.transpose(mat.Floats{V: c, Stride: coded.RowSums(panels)}, first, rows, t, tokens)
+			}
 			return // including its bias
 		case amxOneToken:
 			l.set.Coded.MulTiles(coded.TilesProduct{C: y.V, W: &l.w.coded, Row: row, Rows: rows, X: op.pairs.V, Scratch: w.scratch.v[l.decodedAt:]})

@@ -51,17 +51,7 @@ func TestCodedWeightsHaveThePlainBits(t *testing.T) {
 		}
 		for _, shape := range [][2]int{{1, 256}, {37, 256}, {200, 384}, {64, 1000}, {96, 2048}} {
 			plain, code := bothWeights(t, NewCoder(2), shape[0], shape[1])
-			views := []func(m backend.Matrix) backend.Matrix{func(m backend.Matrix) backend.Matrix { return m }}
-			if shape[0] > 30 {
-				views = append(views, func(m backend.Matrix) backend.Matrix { return m.CutRows(5, 30) },
-					func(m backend.Matrix) backend.Matrix {
-						if m = m.CutRows(3, 26); true {
-							m.RowStep = 2
-						}
-						return m
-					})
-			}
-			for v, view := range views {
+			for v, view := range codedViews(shape[0]) {
 				for _, tokens := range []int{1, 2, 3, 5, 8, 17, 40, 130} {
 					for _, precise := range []bool{false, true} {
 						for _, role := range []backend.Role{backend.Generated, backend.Prompt} {
@@ -79,6 +69,43 @@ func TestCodedWeightsHaveThePlainBits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestLongPromptsOfCodedWeightsHaveThePlainBits is that for more tokens than weights are read in
+// place for, so that rows are decoded into packs where there is such a kernel.
+func TestLongPromptsOfCodedWeightsHaveThePlainBits(t *testing.T) {
+	for _, variant := range kernels.Names() {
+		b, err := New(Options{Threads: 3, Variant: variant})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ rows, cols, tokens int }{{75, 640, 450}, {300, 2048, 280}, {40, 700, 450}} {
+			plain, code := bothWeights(t, NewCoder(2), c.rows, c.cols)
+			for v, view := range codedViews(c.rows) {
+				want, got := productOf(t, b, view(plain), c.tokens, true, backend.Prompt), productOf(t, b, view(code), c.tokens, true, backend.Prompt)
+				if !bytes.Equal(want, got) {
+					t.Errorf("%s, %v, view %d: coded weights give other bits", variant, c, v)
+				}
+			}
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// codedViews returns views of a weight of so many rows: all of them, and some if there are enough.
+func codedViews(rows int) []func(m backend.Matrix) backend.Matrix {
+	views := []func(m backend.Matrix) backend.Matrix{func(m backend.Matrix) backend.Matrix { return m }}
+	if rows > 30 {
+		views = append(views, func(m backend.Matrix) backend.Matrix { return m.CutRows(5, 30) },
+			func(m backend.Matrix) backend.Matrix {
+				m = m.CutRows(3, 26)
+				m.RowStep = 2
+				return m
+			})
+	}
+	return views
 }
 
 // productOf is the bytes of the product of a weight with so many tokens and a bias.

@@ -14,3 +14,9 @@ func amxCodedPanel(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c
 
 //go:noescape
 func amxCodedPanels(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, groups int64, rows int64, count int64, tiles unsafe.Pointer)
+
+//go:noescape
+func amxCodedPanels3(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, groups int64, rows int64, count int64, tiles unsafe.Pointer)
+
+//go:noescape
+func amxCodedPanels4(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, groups int64, rows int64, count int64, tiles unsafe.Pointer)

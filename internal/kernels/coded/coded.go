@@ -5,7 +5,8 @@
 // seven bits of the exponent, becomes a 4-bit index into a table of the row's 16 most frequent
 // high bytes. [Encode] codes a matrix, and [Kernels.Decode] restores any rows bit for bit.
 // [Kernels.MulPairs] and [Kernels.MulTokens] multiply rows that they decode in registers, and
-// [Kernels.MulTiles] rows that it decodes in the first-level cache.
+// [Kernels.MulTiles] rows that it decodes in the first-level cache. [Kernels.PackPiece] decodes
+// into the packs that gemm multiplies.
 //
 // # Layout
 //
@@ -117,11 +118,12 @@ type Kernels struct {
 	pairs   pairer   // nil if there are no products of rounded activations
 	splits  splitter // nil if there are no products of split tokens
 	strips  striper  // nil if there are no products with tiles
+	packs   packer   // nil if there are no products of packs in steps
 }
 
 // For returns the kernels of v.
 func For(v isa.Variant) Kernels {
-	return Kernels{decoder: decoderOf(v), pairs: pairsOf(v), splits: splitsOf(v), strips: stripsOf(v)}
+	return Kernels{decoder: decoderOf(v), pairs: pairsOf(v), splits: splitsOf(v), strips: stripsOf(v), packs: packsOf(v)}
 }
 
 // Stride returns the size in bytes of a decoded row, which is padded to whole groups.

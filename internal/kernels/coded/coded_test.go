@@ -226,7 +226,7 @@ func (s *severalTokens) compare(first, rows int) (at int, got, want float32, ok 
 	return 0, 0, 0, true
 }
 
-// TestProductsOfTilesHaveThePlainBits is that for tiles: one token, and one and two panels of tokens.
+// TestProductsOfTilesHaveThePlainBits is that for tiles: one token, and panels of tokens.
 func TestProductsOfTilesHaveThePlainBits(t *testing.T) {
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
 		r := rand.New(rand.NewPCG(4, 19))
@@ -234,32 +234,36 @@ func TestProductsOfTilesHaveThePlainBits(t *testing.T) {
 			if !set.Coded.HasTiles(cols) {
 				continue
 			}
-			const rows, most = 55, 2 * gemm.PanelTokens
+			const rows, most = 55, coded.MostPanels * gemm.PanelTokens
 			for kind, words := range [][]byte{trained(r, rows, cols), hostile(r, rows, cols)} {
 				m := coded.Matrix{Data: kerneltest.Guarded(t, rows*coded.RowBytes(cols)), Rows: rows, Cols: cols}
 				if err := coded.Encode(m.Data, words, rows, cols); err != nil {
 					continue
 				}
 				x := kerneltest.Random(r, most*cols)
-				token, panels := kerneltest.GuardedWords(t, cols/2), kerneltest.GuardedWords(t, 2*gemm.PanelWords(cols))
+				token, panels := kerneltest.GuardedWords(t, cols/2), kerneltest.GuardedWords(t, coded.MostPanels*gemm.PanelWords(cols))
 				set.Vector.RoundPairs(token, x[:cols])
-				for i := range 2 {
+				for i := range coded.MostPanels {
 					set.GEMM.PackTokens(panels[i*gemm.PanelWords(cols):], mat.Floats{V: x[i*gemm.PanelTokens*cols:], Stride: cols}, gemm.PanelTokens, cols)
 				}
 				scratch := kerneltest.GuardedFloats(t, coded.TileScratch)
 				want := kerneltest.Tiled(set, words, x, nil, rows, most, cols, 1)
 				for _, part := range [][2]int{{0, rows}, {0, 32}, {1, 15}, {14, 7}, {16, 39}, {54, 1}} {
 					first, n := part[0], part[1]
-					for count := range 3 {
-						each, p := 1, coded.TilesProduct{W: &m, Row: first, Rows: n, X: token, Panels: count, Scratch: scratch}
+					for count := range coded.MostPanels + 1 {
+						each, p := coded.RowSums(count), coded.TilesProduct{W: &m, Row: first, Rows: n, X: token, Panels: count, Scratch: scratch}
 						if count > 0 {
-							each, p.X, p.XStride = gemm.CoupleTokens, panels, gemm.PanelWords(cols)
+							p.X, p.XStride = panels[(coded.MostPanels-count)*gemm.PanelWords(cols):], gemm.PanelWords(cols)
 						}
 						p.C = kerneltest.GuardedFloats(t, n*each)
 						set.Coded.MulTiles(p)
 						for i := range n {
 							for token := range max(1, count*gemm.PanelTokens) {
-								got, want := p.C[i*each+token], want[token*rows+first+i]
+								at := 0 // the first token of the panels
+								if count > 0 {
+									at = (coded.MostPanels - count) * gemm.PanelTokens
+								}
+								got, want := p.C[i*each+token], want[(at+token)*rows+first+i]
 								if math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
 									t.Fatalf("kind %d, %d columns, rows %v, %d panels: row %d, token %d is %g, plain %g", kind, cols, part, count, i, token, got, want)
 								}

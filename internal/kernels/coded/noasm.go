@@ -11,3 +11,5 @@ func pairsOf(isa.Variant) pairer { return nil }
 func splitsOf(isa.Variant) splitter { return nil }
 
 func stripsOf(isa.Variant) striper { return nil }
+
+func packsOf(isa.Variant) packer { return nil }

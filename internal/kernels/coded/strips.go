@@ -1,9 +1,9 @@
 package coded
 
-// A TilesProduct is a product, computed with AMX, of rows of a coded matrix and one token, or one
-// or two of gemm's panels of tokens.
+// A TilesProduct is a product, computed with AMX, of rows of a coded matrix and one token, or up
+// to [MostPanels] of gemm's panels of tokens.
 type TilesProduct struct {
-	// C holds the sums: one per row for one token, gemm.CoupleTokens per row for panels.
+	// C holds the sums: RowSums(Panels) per row.
 	C         []float32
 	W         *Matrix
 	Row, Rows int
@@ -18,9 +18,23 @@ const (
 	// steps.
 	TileScratch = 2 * BandRows * GroupColumns / 2
 
-	tileTokens  = 16
-	coupleToken = 2 * tileTokens
+	// MostPanels is the largest number of panels of a product.
+	MostPanels = 4
+
+	tileTokens = 16
 )
+
+// RowSums returns the number of sums per row of a product of so many panels, some of which may be
+// unused: those of one or two couples of panels.
+func RowSums(panels int) int {
+	switch {
+	case panels == 0:
+		return 1
+	case panels <= 2:
+		return 2 * tileTokens
+	}
+	return MostPanels * tileTokens
+}
 
 // HasTiles reports whether the variant implements [Kernels.MulTiles] for rows of cols columns.
 func (k *Kernels) HasTiles(cols int) bool { return k.strips != nil && cols%GroupColumns == 0 }
@@ -32,11 +46,10 @@ func (k *Kernels) MulTiles(p TilesProduct) {
 		return
 	}
 	_ = p.Scratch[:TileScratch]
-	each := 1 // sums per row
+	each := RowSums(p.Panels)
 	if p.Panels == 0 {
 		_ = p.X[:p.W.Cols/2]
 	} else {
-		each = coupleToken
 		_ = p.X[:(p.Panels-1)*p.XStride+p.W.Cols/2*tileTokens]
 	}
 	whole := p.Rows / BandRows * BandRows

@@ -26,6 +26,10 @@ func (amx) mulStrips(p TilesProduct, w strip, c []float32, rows int) {
 		amxCodedToken(at, before, x, xs, sums, groups, n, count, tiles)
 	case 1:
 		amxCodedPanel(at, before, x, xs, sums, groups, n, count, tiles)
+	case 3:
+		amxCodedPanels3(at, before, x, xs, sums, groups, n, count, tiles)
+	case MostPanels:
+		amxCodedPanels4(at, before, x, xs, sums, groups, n, count, tiles)
 	default:
 		amxCodedPanels(at, before, x, xs, sums, groups, n, count, tiles)
 	}

@@ -1,4 +1,4 @@
-// AMX: products of coded bfloat16 weights and up to 32 tokens, in the order of gemm's Tile. While a group of each of 16 rows
+// AMX: products of coded bfloat16 weights and up to 64 tokens, in the order of gemm's Tile. While a group of each of 16 rows
 // is multiplied, the next one is decoded into tiles beside it, and groups ahead of it are prefetched. So memory, decoding
 // and products work at the same time. Steps of several groups are slower: with the tokens and what is prefetched they leave
 // no room in the first-level cache.
@@ -8,14 +8,16 @@
 
 enum { ROWS = 16, TILE = 1024, STEP = 4 * TILE, AHEAD = 4 };
 
-// Sums are in tiles 0 and 1, weights in tile 4, tokens in tile 6; one token is a column of 4 bytes.
-#define CONFIG(r, columns) {1, 0, {0}, {columns, columns, 0, 0, 64, 0, columns}, {r, r, 0, 0, r, 0, 16}}
+// Sums are in tiles 0 to 3, weights in tile 4, tokens in tile 6; one token is a column of 4 bytes.
+#define CONFIG(r, columns) {1, 0, {0}, {columns, columns, columns, columns, 64, 0, columns}, {r, r, r, r, r, 0, 16}}
 #define CONFIGS(n) {CONFIG(1, n), CONFIG(2, n), CONFIG(3, n), CONFIG(4, n), CONFIG(5, n), CONFIG(6, n), CONFIG(7, n), CONFIG(8, n), CONFIG(9, n), CONFIG(10, n), CONFIG(11, n), CONFIG(12, n), CONFIG(13, n), CONFIG(14, n), CONFIG(15, n), CONFIG(16, n)}
 static const struct tile_config configs[2][ROWS] = {CONFIGS(4), CONFIGS(64)};
 
 INLINE void clear_sums(int panels) {
   _tile_zero(0);
   if (panels > 1) _tile_zero(1);
+  if (panels > 2) _tile_zero(2);
+  if (panels > 3) _tile_zero(3);
 }
 
 // multiply multiplies a tile of weights by tokens.
@@ -31,15 +33,25 @@ INLINE void multiply(int panels, const uint8_t *w, const uint8_t *x, int64_t xs)
     _tile_loadd(6, x + xs, 64);
     _tile_dpbf16ps(1, 4, 6);
   }
+  if (panels > 2) {
+    _tile_loadd(6, x + 2 * xs, 64);
+    _tile_dpbf16ps(2, 4, 6);
+  }
+  if (panels > 3) {
+    const uint8_t *third = x + 2 * xs;
+    _tile_loadd(6, third + xs, 64);
+    _tile_dpbf16ps(3, 4, 6);
+  }
 }
 
+// LINE is the number of bytes of a row's sums.
+#define LINE(panels) (panels == 0 ? 4 : panels <= 2 ? 128 : 256)
+
 INLINE void store_sums(int panels, uint8_t *c) {
-  if (panels == 0) {
-    _tile_stored(0, c, 4);
-  } else {
-    _tile_stored(0, c, 128);
-    if (panels > 1) _tile_stored(1, c + 64, 128);
-  }
+  _tile_stored(0, c, LINE(panels));
+  if (panels > 1) _tile_stored(1, c + 64, LINE(panels));
+  if (panels > 2) _tile_stored(2, c + 128, LINE(panels));
+  if (panels > 3) _tile_stored(3, c + 192, LINE(panels));
 }
 
 // strips multiplies count strips of so many rows. panels is 0 for one token. tiles has room for two steps. Most values wait
@@ -78,7 +90,7 @@ INLINE void strips(int panels, const uint8_t *w, int64_t before, const uint8_t *
       store_sums(panels, (uint8_t *)reload(out));
       if (reload(left) == 0) break;
       clear_sums(panels);
-      out = spill(reload(out) + ROWS * (panels == 0 ? 4 : 128));
+      out = spill(reload(out) + ROWS * LINE(panels));
       unmultiplied = all, x = (const uint8_t *)reload(begin);
     }
     undecoded = spill(reload(undecoded) - 1);
@@ -96,3 +108,5 @@ INLINE void strips(int panels, const uint8_t *w, int64_t before, const uint8_t *
 KERNEL amxCodedToken(ARGS) { strips(0, w, before, x, xs, c, groups, rows, count, tiles); }
 KERNEL amxCodedPanel(ARGS) { strips(1, w, before, x, xs, c, groups, rows, count, tiles); }
 KERNEL amxCodedPanels(ARGS) { strips(2, w, before, x, xs, c, groups, rows, count, tiles); }
+KERNEL amxCodedPanels3(ARGS) { strips(3, w, before, x, xs, c, groups, rows, count, tiles); }
+KERNEL amxCodedPanels4(ARGS) { strips(4, w, before, x, xs, c, groups, rows, count, tiles); }

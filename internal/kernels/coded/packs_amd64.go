@@ -1,0 +1,25 @@
+//go:build !purego
+
+package coded
+
+import (
+	"github.com/heftai/heft/internal/kernels/asm"
+	"github.com/heftai/heft/internal/kernels/isa"
+)
+
+// packsOf returns the packer of variants whose kernels multiply packs in steps, which are those of
+// AMX.
+func packsOf(v isa.Variant) packer {
+	if v.AMX {
+		return amx{}
+	}
+	return nil
+}
+
+//go:noinline
+func (amx) packPiece(dst []uint32, p Piece, w strip) {
+	rows := w.data[w.at:]
+	first := rows[beforeGroups(w.columns)+p.Col/GroupColumns*groupBytes:]
+	pack := 4 * packRows * p.Cols / pairs // bytes
+	avx512DecodePacks(asm.Bytes(rows), asm.Bytes(first), int64(RowBytes(w.columns)), asm.Words(dst), int64(p.Cols/GroupColumns), int64(p.Rows), int64(pack))
+}
