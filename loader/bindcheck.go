@@ -189,7 +189,7 @@ func (c *checker) quantised(e entry, s meta.TensorSource) {
 			switch {
 			case !same:
 				c.problem(t.Name, "has shape %v, wanted %v for weights stored as %v", short(t.Shape), want.Shape, s.Quant.Format)
-			case t.DType != want.DType || !slices.Contains(want.Reads, t.DType):
+			case k > 0 && t.DType != want.DType || !slices.Contains(want.Reads, t.DType):
 				c.problem(t.Name, "holds %v in %s, want %s for weights stored as %v", t.DType, t.File.Name, dtypeList(want.Reads), s.Quant.Format)
 			}
 		}

@@ -341,7 +341,7 @@ func newModel(cfg *Config, header CheckpointHeader, next int) (*Model, error) {
 	if w != nil {
 		class = w.class
 	}
-	quantised := f.quantisation()
+	quantised := f.quantisation(cfg.quantFields(f))
 	dtype := cfg.DType
 	switch {
 	case dtype != NoDType:

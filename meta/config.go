@@ -1,8 +1,10 @@
 package meta
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/heftai/heft/internal/smallfile"
@@ -30,7 +32,14 @@ type Config struct {
 	textType string
 	text     map[string]any
 	textAt   string // path of text, with a final dot
+	// quantFile has the fields of hf_quant_config.json, or is nil if config.json says how weights
+	// are quantised.
+	quantFile *fields
 }
+
+// QuantConfigName is the name of the file beside config.json in which modelopt says how weights
+// are quantised.
+const QuantConfigName = "hf_quant_config.json"
 
 // ReadConfig parses the contents of a config.json. It checks the fields that all architectures
 // share; [New] checks the others. Errors are of type [*ConfigError].
@@ -75,22 +84,81 @@ func ReadConfig(data []byte) (*Config, error) {
 	return c, nil
 }
 
-// ReadConfigFile reads the config.json at path.
+// ReadConfigs parses the contents of a config.json and those of the hf_quant_config.json beside it.
+// quant is nil if there is none. It is read if config.json has no quantization_config.
+func ReadConfigs(data, quant []byte) (*Config, error) {
+	return readConfigs(data, func() ([]byte, error) { return quant, nil })
+}
+
+// readConfigs calls beside for the contents of hf_quant_config.json if they are needed.
+func readConfigs(data []byte, beside func() ([]byte, error)) (*Config, error) {
+	c, err := ReadConfig(data)
+	if err != nil || c.Field(quantConfig) != nil {
+		return c, err
+	}
+	quant, err := beside()
+	if errors.Is(err, fs.ErrNotExist) || err == nil && quant == nil {
+		return c, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("meta: %w", err)
+	}
+	return c, c.readQuantFile(quant)
+}
+
+// readQuantFile reads hf_quant_config.json, whose field quantization has the fields of modelopt's
+// quantization_config.
+func (c *Config) readQuantFile(data []byte) error {
+	f, err := readFields(QuantConfigName, data)
+	if err != nil {
+		return err
+	}
+	q := f.object("quantization")
+	if q == nil {
+		f.fail("quantization", "is missing")
+		return f.err()
+	}
+	q.values["quant_method"] = "modelopt"
+	q.file, c.quantFile = QuantConfigName, q
+	return f.err()
+}
+
+// quantFields returns the fields that say how weights are quantised, with the errors of the text
+// model's fields f. It returns nil if there are none.
+func (c *Config) quantFields(f *fields) *fields {
+	if q := c.quantFile; q != nil {
+		return &fields{file: q.file, at: q.at, values: q.values, errs: f.errs}
+	}
+	values, ok := f.values[quantConfig].(map[string]any)
+	if !ok {
+		return nil
+	}
+	at := f.at
+	if c.values[quantConfig] != nil {
+		at = "" // the whole model's config decides
+	}
+	return &fields{at: at + quantConfig + ".", values: values, errs: f.errs}
+}
+
+// ReadConfigFile reads the config.json at path, and hf_quant_config.json beside it if
+// [ReadConfigs] needs it.
 func ReadConfigFile(path string) (*Config, error) {
 	data, err := smallfile.Read(path, smallfile.Config)
 	if err != nil {
 		return nil, fmt.Errorf("meta: %w", err)
 	}
-	return ReadConfig(data)
+	return readConfigs(data, func() ([]byte, error) {
+		return smallfile.Read(filepath.Join(filepath.Dir(path), QuantConfigName), smallfile.Config)
+	})
 }
 
-// ReadConfigFS reads the config.json at the root of fsys.
+// ReadConfigFS is [ReadConfigFile] for the config.json at the root of fsys.
 func ReadConfigFS(fsys fs.FS) (*Config, error) {
 	data, err := smallfile.ReadFS(fsys, "config.json", smallfile.Config)
 	if err != nil {
 		return nil, fmt.Errorf("meta: %w", err)
 	}
-	return ReadConfig(data)
+	return readConfigs(data, func() ([]byte, error) { return smallfile.ReadFS(fsys, QuantConfigName, smallfile.Config) })
 }
 
 // Raw returns the contents of the file, for writing it next to saved weights. The caller must not

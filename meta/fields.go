@@ -2,6 +2,7 @@ package meta
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ const maxSize = 1 << 26
 // checks has first. It records the first error and continues with defaults, so that callers check
 // once.
 type fields struct {
+	file   string // if it is not that of errs
 	at     string // dotted path of the object with a final dot, or "" for the file
 	values map[string]any
 	errs   *fieldErrors
@@ -115,7 +117,7 @@ func (f *fields) err() error { return f.errs.first }
 // fail records an error of a field, unless an error is recorded already.
 func (f *fields) fail(name, format string, args ...any) {
 	if f.errs.first == nil {
-		f.errs.first = &ConfigError{File: f.errs.file, Field: f.at + name, Reason: fmt.Sprintf(format, args...)}
+		f.errs.first = &ConfigError{File: cmp.Or(f.file, f.errs.file), Field: f.at + name, Reason: fmt.Sprintf(format, args...)}
 	}
 }
 

@@ -319,7 +319,7 @@ var formats = [quantFormats]Format{
 	},
 	QuantMXFP4Packed: {
 		Name: "mxfp4 packed", Published: true,
-		Codes:  Packed{Suffix: "_packed", DTypes: []DType{Uint8}, Own: []DType{Int8}, Rows: 1, Columns: 2},
+		Codes:  Packed{Suffix: "_packed", DTypes: []DType{Uint8}, Own: []DType{Int8, Uint8}, Rows: 1, Columns: 2},
 		Scales: Companion{Suffix: "_scale", Other: "_scale_inv", Instead: besideWeights, DTypes: powerDTypes, size: perBlock},
 		group:  func(*quantised, int, int, []int) (int, int) { return 1, 32 }, weights: weightPlace.linearOrExperts, unread: ofActivations, powers: true,
 	},

@@ -62,6 +62,7 @@ const AllRows = 1 << 30
 func (q *quantised) blockOrAll(rows, columns int, scales []int) (int, int) {
 	blocks := q.rows > 0 && q.columns > 0
 	fits := blocks && len(scales) == 2 && ceil(rows, q.rows) == scales[0] && ceil(columns, q.columns) == scales[1]
+	fits = fits || blocks && Elements(scales) == 1 && rows <= q.rows && columns <= q.columns // one block, as modelopt writes it
 	switch {
 	case fits, scales == nil && blocks:
 		return q.rows, q.columns
@@ -393,8 +394,11 @@ func (t *tree) present(s TensorSource, q *Quant, row *Format, form *quantised) (
 	if _, _, ok := t.first(s.with(q.Zeros)); !ok && row.Zeros.Optional && !needed && (row.Codes.Flat || !form.zeros) {
 		q.Zeros = ""
 	}
-	if scales == nil {
+	switch {
+	case scales == nil:
 		scales = []int{}
+	case len(scales) == 4 && scales[1] == 1 && scales[3] == 1: // modelopt's blocks
+		scales = []int{scales[0], scales[2]}
 	}
 	return scales, true
 }

@@ -2,9 +2,14 @@ package meta
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/fstest"
+
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // shapedHeader is a checkpoint's tensors with their shapes.
@@ -249,5 +254,90 @@ func TestUnsupportedFormatsSayWhatToTake(t *testing.T) {
 		if _, err := New(config, nil); err != nil {
 			t.Errorf("%s: %v", fields, err)
 		}
+	}
+}
+
+// modelOptFS has smallLlama's config.json and a hf_quant_config.json.
+func modelOptFS(config, quant string) fstest.MapFS {
+	return fstest.MapFS{"config.json": {Data: []byte(config)}, QuantConfigName: {Data: []byte(quant)}}
+}
+
+func smallLlamaWith(fields string) string { return strings.TrimSuffix(smallLlama, "}") + fields + "}" }
+
+// TestModelOptsOwnFileWasIgnored: hf_quant_config.json says what quantization_config of modelopt does.
+func TestModelOptsOwnFileWasIgnored(t *testing.T) {
+	for _, settings := range []string{
+		`"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head", "*layers.1.mlp*"]`,
+		`"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"`, `"quant_algo": "fp8_pb_wo"`, `"quant_algo": "MXFP8", "group_size": 32`,
+		`"quant_algo": "NVFP4", "group_size": 16`, `"quant_algo": "W8A16"`, `"quant_algo": "mxfp4"`, `"quant_algo": null`,
+		`"quant_algo": "MIXED_PRECISION", "quantized_layers": {"model.layers.0.mlp.up_proj": {"quant_algo": "FP8"}}`,
+	} {
+		config, err := ReadConfigFS(modelOptFS(smallLlama, `{"producer": {"name": "modelopt"}, "quantization": {`+settings+`}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := New(config, nil)
+		if err != nil {
+			t.Errorf("%s: %v", settings, err)
+			continue
+		}
+		want := modelOf(t, smallLlamaWith(`, "quantization_config": {"quant_method": "modelopt", `+settings+`}`), nil)
+		plain := bytesOf(modelOf(t, smallLlama, nil))
+		if bytesOf(got) != bytesOf(want) || bytesOf(got) == plain != strings.Contains(settings, "null") {
+			t.Errorf("%s: %d bytes, want %d; %d are unquantised", settings, bytesOf(got), bytesOf(want), plain)
+		}
+	}
+}
+
+// TestConfigJSONWinsOverModelOptsFile: transformers reads quantization_config alone.
+func TestConfigJSONWinsOverModelOptsFile(t *testing.T) {
+	config, err := ReadConfigFS(modelOptFS(smallLlamaWith(`, "quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"}`), `not JSON`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(config, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestErrorsOfModelOptsFileHaveTheirPlace(t *testing.T) {
+	for quant, place := range map[string]string{
+		`{"quantization": {"quant_algo": "W4A16_AWQ"}}`:    `hf_quant_config.json: quantization.quant_algo: "W4A16_AWQ" is not supported`,
+		`{"quantization": {"quant_algo": 8}}`:              `hf_quant_config.json: quantization.quant_algo: "8" is not supported`,
+		`{"quantization": "FP8"}`:                          "hf_quant_config.json: quantization: ",
+		`{"producer": {}}`:                                 "hf_quant_config.json: quantization: is missing",
+		`[]`:                                               "hf_quant_config.json: not a JSON object",
+		`{"quantization": `:                                "hf_quant_config.json: the JSON object does not end",
+		strings.Repeat(" ", maxConfigBytes+1):              "the file is larger than",
+		`{"quantization": {"quant_algo": "fp8"}, "a": NaN`: "hf_quant_config.json: line 1",
+	} {
+		config, err := ReadConfigFS(modelOptFS(smallLlama, quant))
+		if err == nil {
+			_, err = New(config, nil)
+		}
+		if err == nil || !strings.Contains(err.Error(), place) || len(err.Error()) > 500 {
+			t.Errorf("%.60q: %v", quant, err)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(smallLlama), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, QuantConfigName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadConfigFile(filepath.Join(dir, "config.json")); !errors.Is(err, smallfile.ErrNotRegular) {
+		t.Errorf("a folder: %v", err)
+	}
+}
+
+// TestErrorsOfAWrappersQuantizationNameItsPlace: quantization_config is beside text_config.
+func TestErrorsOfAWrappersQuantizationNameItsPlace(t *testing.T) {
+	config, err := ReadConfig([]byte(`{"model_type": "llava", "text_config": {"model_type": "llama"}, "quantization_config": {"quant_method": "modelopt", "quant_algo": "x"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = New(config, nil); err == nil || !strings.Contains(err.Error(), "config.json: quantization_config.quant_algo") {
+		t.Error(err)
 	}
 }

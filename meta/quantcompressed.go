@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // A configGroup is compressed-tensors' description of the weights of some modules.
@@ -52,12 +53,12 @@ func (g *configGroup) targets(list []any) {
 func (q *quantised) readCompressedTensors(f *fields, c map[string]any) {
 	q.head, q.otherNames, q.rows, q.columns = true, true, 0, 0
 	if s, _ := c["sparsity_config"].(map[string]any); s != nil && s["format"] != nil && s["format"] != "dense" {
-		f.fail(quantField+"sparsity_config", "format %.40q is not supported; %s", fmt.Sprint(s["format"]), unquantisedAdvice)
+		f.fail("sparsity_config", "format %.40q is not supported; %s", fmt.Sprint(s["format"]), unquantisedAdvice)
 	}
 	f.refuseTransforms(c)
 	groups, _ := c["config_groups"].(map[string]any)
 	if len(groups) == 0 && c["format"] != "dense" {
-		f.fail(quantField+"config_groups", "names no groups of weights")
+		f.fail("config_groups", "names no groups of weights")
 	}
 	names := make([]string, 0, len(groups))
 	for name := range groups {
@@ -65,7 +66,7 @@ func (q *quantised) readCompressedTensors(f *fields, c map[string]any) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		field := fmt.Sprintf("%sconfig_groups.%.40s", quantField, name)
+		field := fmt.Sprintf("config_groups.%.40s", name)
 		group, _ := groups[name].(map[string]any)
 		weights, _ := group["weights"].(map[string]any)
 		if weights == nil {
@@ -105,7 +106,7 @@ func (f *fields) refuseTransforms(c map[string]any) {
 		for _, use := range uses {
 			u, _ := use.(map[string]any)
 			if at, _ := u["location"].(string); at != "weight_input" && at != "weight_output" {
-				f.fail(quantField+"transform_config", "%.40q transforms %.40q, which is not supported; %s", name, at, unquantisedAdvice)
+				f.fail("transform_config", "%.40q transforms %.40q, which is not supported; %s", name, at, unquantisedAdvice)
 			}
 		}
 	}
@@ -168,22 +169,37 @@ func (q *quantised) compressedGroup(f *fields, field, format string, w map[strin
 	}
 }
 
-// readModelOpt reads the algorithm of modelopt's quantization_config.
+// readModelOpt reads the algorithm of modelopt's quantization_config. Scales of activations and of
+// the KV cache are not used.
 func (q *quantised) readModelOpt(f *fields, c map[string]any) {
 	q.otherNames, q.rows, q.columns = true, 0, 0
-	switch c["quant_algo"] {
+	algorithm, ok := c["quant_algo"].(string)
+	if !ok && c["quant_algo"] == nil { // the KV cache alone is quantised
+		return
+	}
+	switch strings.ToUpper(algorithm) {
 	case "FP8":
 		q.formats = []QuantFormat{QuantFP8}
 	case "FP8_PER_CHANNEL_PER_TOKEN":
 		q.formats, q.perRow = []QuantFormat{QuantFP8}, true
-	case "NVFP4", "W4A16_NVFP4":
+	case "FP8_PB_WO":
+		q.formats, q.rows, q.columns = []QuantFormat{QuantFP8}, 128, 128
+	case "MXFP8":
+		q.formats, q.rows, q.columns = []QuantFormat{QuantFP8Powers}, 1, 32
+	case "NVFP4", "NVFP4_AWQ", "W4A16_NVFP4": // loader rejects the scales of activations that AWQ may leave
 		q.formats = []QuantFormat{QuantNVFP4ModelOpt}
+	case "MXFP4", "W4A8_MXFP4_FP8":
+		q.formats = []QuantFormat{QuantMXFP4Packed}
+	case "W8A16", "W8A8_SQ_PER_CHANNEL":
+		q.formats, q.perRow = []QuantFormat{QuantInt8}, true
 	case "MIXED_PRECISION":
 		q.readQuantizedLayers(f, c)
 	default:
-		f.fail(quantField+"quant_algo", "%.40q is not supported (FP8, FP8_PER_CHANNEL_PER_TOKEN, NVFP4, W4A16_NVFP4, MIXED_PRECISION); %s", fmt.Sprint(c["quant_algo"]), unquantisedAdvice)
+		f.fail("quant_algo", "%.40q is not supported (%s); %s", fmt.Sprint(c["quant_algo"]), modelOptAlgorithms, unquantisedAdvice)
 	}
 }
+
+const modelOptAlgorithms = "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, MXFP8, NVFP4, NVFP4_AWQ, W4A16_NVFP4, MXFP4, W4A8_MXFP4_FP8, W8A16, W8A8_SQ_PER_CHANNEL, MIXED_PRECISION"
 
 // readQuantizedLayers reads the algorithms that modelopt names for each module.
 func (q *quantised) readQuantizedLayers(f *fields, c map[string]any) {
@@ -213,7 +229,7 @@ func (q *quantised) readQuantizedLayers(f *fields, c map[string]any) {
 func (q *quantised) readBitsAndBytes(f *fields, c map[string]any) {
 	if c["load_in_4bit"] != true {
 		if c["load_in_8bit"] != true {
-			f.fail(quantField+"load_in_8bit", "got neither load_in_8bit nor load_in_4bit; %s", unquantisedAdvice)
+			f.fail("load_in_8bit", "got neither load_in_8bit nor load_in_4bit; %s", unquantisedAdvice)
 		}
 		return
 	}
@@ -223,10 +239,10 @@ func (q *quantised) readBitsAndBytes(f *fields, c map[string]any) {
 	case kind == "fp4", !ok:
 		q.formats = []QuantFormat{QuantBnbFP4}
 	default:
-		f.fail(quantField+"bnb_4bit_quant_type", "%.20q is not supported (supported: nf4, fp4); %s", kind, unquantisedAdvice)
+		f.fail("bnb_4bit_quant_type", "%.20q is not supported (supported: nf4, fp4); %s", kind, unquantisedAdvice)
 	}
 	if storage, ok := c["bnb_4bit_quant_storage"].(string); ok && storage != "uint8" {
-		f.fail(quantField+"bnb_4bit_quant_storage", "%.20q is not supported (supported: uint8); %s", storage, unquantisedAdvice)
+		f.fail("bnb_4bit_quant_storage", "%.20q is not supported (supported: uint8); %s", storage, unquantisedAdvice)
 	}
 	q.zeros, _ = c["bnb_4bit_use_double_quant"].(bool)
 	q.inOrder = true

@@ -43,25 +43,25 @@ type quantised struct {
 	bias          int           // of QuantGPTQ's zeros
 	excluded      []exclusion   // modules that are not quantised
 	head          bool          // lm_head is quantised as well
+	expertDType   string        // of DeepSeek V4's experts, by a field beside quantization_config
 	groups        []configGroup // of compressed-tensors; nil if all weights have one form
 }
 
 // usualQuantised returns the sizes and conventions of most published models.
 func usualQuantised() quantised { return quantised{rows: 128, columns: 128, bias: 1} }
 
-// quantisation reads quantization_config.
-func (f *fields) quantisation() quantised {
-	const field = "quantization_config"
+// quantisation reads quantization_config for the model with the fields f. c has the fields of
+// quantization_config, or is nil if there is none.
+func (f *fields) quantisation(c *fields) quantised {
 	q := usualQuantised()
-	c, ok := f.values[field].(map[string]any)
-	if !ok {
-		if f.has(field) {
-			f.fail(field, "%s instead of an object", kindOf(f.values[field]))
+	if c == nil {
+		if f.has(quantConfig) {
+			f.fail(quantConfig, "%s instead of an object", kindOf(f.values[quantConfig]))
 		}
 		f.refuseMLX()
 		return q
 	}
-	name, _ := c["quant_method"].(string)
+	name, _ := c.values["quant_method"].(string)
 	if name == "" {
 		f.refuseMLX()
 	}
@@ -71,18 +71,19 @@ func (f *fields) quantisation() quantised {
 		for _, m := range methods {
 			names = append(names, m.name)
 		}
-		f.fail(field+".quant_method", "%.40q is not supported (supported: %s); %s", name, strings.Join(names, ", "), unquantisedAdvice)
+		c.fail("quant_method", "%.40q is not supported (supported: %s); %s", name, strings.Join(names, ", "), unquantisedAdvice)
 		return q
 	}
 	q.formats = methods[i].formats
-	q.exclude(c)
+	q.expertDType = f.text("expert_dtype", "fp8")
+	q.exclude(c.values)
 	if read := methods[i].read; read != nil {
-		read(&q, f, c)
+		read(&q, c, c.values)
 	}
 	return q
 }
 
-const quantField = "quantization_config."
+const quantConfig = "quantization_config"
 
 // unquantisedAdvice says how to avoid a published format that Heft does not support.
 const unquantisedAdvice = "take the model's bfloat16 folder with --quantize q4_0, or a GGUF file"
@@ -99,20 +100,20 @@ func (f *fields) refuseMLX() {
 // readFP8 reads the fields of fine-grained FP8.
 func (q *quantised) readFP8(f *fields, c map[string]any) {
 	if format, ok := c["fmt"].(string); ok && format != "e4m3" {
-		f.fail(quantField+"fmt", "%.40q is not supported (e4m3)", format)
+		f.fail("fmt", "%.40q is not supported (e4m3)", format)
 	}
 	if c["scale_fmt"] == "ue8m0" {
 		q.formats = []QuantFormat{QuantFP8Powers}
 	}
 	experts, _ := c["expert_dtype"].(string)
-	switch experts = or(experts, f.text("expert_dtype", "fp8")); experts {
+	switch experts = or(experts, q.expertDType); experts {
 	case "fp8":
 	case "fp4":
 		q.experts = QuantMXFP4Packed
 	default:
-		f.fail(quantField+"expert_dtype", "%.40q is not supported (fp8, fp4)", experts)
+		f.fail("expert_dtype", "%.40q is not supported (fp8, fp4)", experts)
 	}
-	q.block(f, quantField+"weight_block_size", c["weight_block_size"])
+	q.block(f, "weight_block_size", c["weight_block_size"])
 	q.otherNames = q.rows == 0 // AutoFP8 writes weight_scale
 }
 
@@ -126,7 +127,7 @@ func (q *quantised) readNibbles(f *fields, c map[string]any) {
 	if group, ok := c["group_size"].(json.Number); ok {
 		n, err := group.Int64()
 		if err != nil || n < -1 || n == 0 || n > maxSize {
-			f.fail(quantField+"group_size", "%.20s is no size", group)
+			f.fail("group_size", "%.20s is no size", group)
 		}
 		q.inputs = int(max(n, 0))
 	}
@@ -135,7 +136,7 @@ func (q *quantised) readNibbles(f *fields, c map[string]any) {
 	case bits == json.Number("8") && q.formats[0] == QuantGPTQ:
 		q.formats = []QuantFormat{QuantGPTQ8}
 	default:
-		f.fail(quantField+"bits", "%.20s is not supported (4, and 8 for gptq); %s", fmt.Sprint(bits), unquantisedAdvice)
+		f.fail("bits", "%.20s is not supported (4, and 8 for gptq); %s", fmt.Sprint(bits), unquantisedAdvice)
 	}
 	q.readPacking(f, c)
 	q.head, _ = c["lm_head"].(bool)
@@ -148,7 +149,7 @@ func (q *quantised) readPacking(f *fields, c map[string]any) {
 		case packing == "gptq_v2":
 			q.bias = 0
 		case packing != "" && packing != "gptq" && packing != "gemm" && !strings.HasPrefix(packing, "auto_round"):
-			f.fail(quantField+field, "%.40q is not supported (gptq, gptq_v2, gemm); %s", packing, unquantisedAdvice)
+			f.fail(field, "%.40q is not supported (gptq, gptq_v2, gemm); %s", packing, unquantisedAdvice)
 		}
 	}
 }
@@ -160,10 +161,10 @@ func (q *quantised) readAutoRound(f *fields, c map[string]any) {
 	case "auto_round:auto_awq", "auto_awq":
 		q.formats = []QuantFormat{QuantAWQ}
 	default:
-		f.fail(quantField+"packing_format", "%.40q is not supported (auto_round:auto_gptq, auto_round:auto_awq); %s", packing, unquantisedAdvice)
+		f.fail("packing_format", "%.40q is not supported (auto_round:auto_gptq, auto_round:auto_awq); %s", packing, unquantisedAdvice)
 	}
 	if kind, ok := c["data_type"].(string); ok && kind != "int" {
-		f.fail(quantField+"data_type", "%.40q is not supported (int); %s", kind, unquantisedAdvice)
+		f.fail("data_type", "%.40q is not supported (int); %s", kind, unquantisedAdvice)
 	}
 	q.readNibbles(f, c)
 	q.inOrder = true
@@ -173,7 +174,7 @@ func (q *quantised) readAutoRound(f *fields, c map[string]any) {
 func (q *quantised) readAWQ(f *fields, c map[string]any) {
 	q.readNibbles(f, c)
 	if version, ok := c["version"].(string); ok && !strings.EqualFold(version, "gemm") {
-		f.fail(quantField+"version", "%.40q is not supported (gemm)", version)
+		f.fail("version", "%.40q is not supported (gemm)", version)
 	}
 }
 

@@ -46,7 +46,7 @@ func skeletonOnHub(ctx context.Context, err error) (*meta.Model, error) {
 	}
 	slog.Info("planning from headers only", "model", there.Repo, "commit", there.Commit,
 		"shards", len(there.Shards), "fetched", gib(there.Fetched))
-	config, err := meta.ReadConfig(there.Config)
+	config, err := meta.ReadConfigs(there.Config, there.Quant)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 const (
 	configName  = "config.json"
+	quantName   = "hf_quant_config.json"
 	shardSuffix = ".safetensors"
 	indexSuffix = ".safetensors.index.json"
 	singleName  = "model" + shardSuffix
@@ -21,7 +22,7 @@ const (
 // besides are patterns ([matches]) of the files besides the weights that serving reads. They
 // contain no wildcard for folders.
 var besides = []string{
-	configName, "generation_config.json", "quantize_config.json", "quantization_config.json", "adapter_config.json",
+	configName, quantName, "generation_config.json", "quantize_config.json", "quantization_config.json", "adapter_config.json",
 	"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
 	"vocab.json", "merges.txt", "vocab.txt", "*.model", "*.tiktoken", "tekken.json",
 	"chat_template.json", "chat_template.jinja", "additional_chat_templates/*.jinja",

@@ -19,6 +19,7 @@ type Headers struct {
 	Repo   string
 	Commit string
 	Config []byte // config.json
+	Quant  []byte // hf_quant_config.json, or nil if there is none
 	Index  []byte // the index of the shards, or nil if there is none
 	Shards []Shard
 	// Fetched is the number of bytes of shards that were downloaded.
@@ -39,8 +40,8 @@ const (
 	maxHeader  = 100_000_000 // the format's own limit
 )
 
-// FetchHeaders fetches only config.json, the index and the headers of the shards. config.json and
-// the index are stored in the snapshot, headers in a separate folder of the cache. The ref does not
+// FetchHeaders fetches only config.json, hf_quant_config.json, the index and the headers of the
+// shards. All but the headers are stored in the snapshot, headers in a separate folder of the cache. The ref does not
 // change, so a complete snapshot is still the one that is served.
 func (c *Client) FetchHeaders(ctx context.Context, repo Repo, revision string) (*Headers, error) {
 	h, err := c.fetchHeaders(ctx, repo, revision)
@@ -74,6 +75,9 @@ func (c *Client) fetchHeaders(ctx context.Context, repo Repo, revision string) (
 	}
 	p := &pull{Client: c, repo: repo, listing: l, meter: newMeter(nil)}
 	first := []string{configName}
+	if slices.Contains(names, quantName) {
+		first = append(first, quantName)
+	}
 	if weights.index != "" {
 		first = append(first, weights.index)
 	}
@@ -83,6 +87,11 @@ func (c *Client) fetchHeaders(ctx context.Context, repo Repo, revision string) (
 	h := &Headers{Repo: repo.String(), Commit: l.commit}
 	if h.Config, err = p.read(configName); err != nil {
 		return nil, err
+	}
+	if slices.Contains(first, quantName) {
+		if h.Quant, err = p.read(quantName); err != nil {
+			return nil, err
+		}
 	}
 	if weights.index != "" {
 		if h.Index, err = p.read(weights.index); err != nil {

@@ -15,6 +15,7 @@ func big() map[string][]byte {
 	files := tiny()
 	files["model-1.safetensors"] = shard(strings.Repeat("long", firstBytes/4), 50000)
 	files["model-2.safetensors"] = shard("b", 200000)
+	files[quantName] = []byte(`{"quantization": {"quant_algo": "FP8"}}`)
 	return files
 }
 
@@ -22,6 +23,9 @@ func wantHeads(t *testing.T, h *fakeHub, got *Headers) {
 	t.Helper()
 	if !bytes.Equal(got.Config, h.files["config.json"]) || !bytes.Equal(got.Index, h.files["model.safetensors.index.json"]) {
 		t.Errorf("config %s, index %s", got.Config, got.Index)
+	}
+	if !bytes.Equal(got.Quant, h.files[quantName]) {
+		t.Errorf("%s: got %q, want %q", quantName, got.Quant, h.files[quantName])
 	}
 	if len(got.Shards) != 2 || got.Commit != commit || got.Repo != "acme/tiny" {
 		t.Fatalf("%d shards of %s at %s", len(got.Shards), got.Repo, got.Commit)

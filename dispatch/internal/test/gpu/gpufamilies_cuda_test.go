@@ -38,7 +38,7 @@ var leftToTheCPU = reasons(map[string][]string{
 	"weights in bitsandbytes fp4":       {"small-llama-bnb-fp4"},
 	"weights in bitsandbytes int8":      {"small-llama-bnb-int8"},
 	"weights in bitsandbytes nf4":       {"quantised-qwen2-moe-bnb-nf4", "small-llama-bnb-nf4", "small-llama-bnb-nf4-plain"},
-	"weights in fp8 e8m0":               {"small-llama-ct-mxfp8", "small-llama-fp8-e8m0"},
+	"weights in fp8 e8m0":               {"small-llama-ct-mxfp8", "small-llama-fp8-e8m0", "small-llama-modelopt-mxfp8"},
 	"weights in gptq":                   {"small-llama-autoround", "small-llama-gptq4"},
 	"weights in gptq 8 bits":            {"small-llama-gptq8"},
 	"weights in int4 packed":            {"small-llama-ct-w4a16", "small-llama-ct-w4a16-channel", "small-llama-ct-w4a16-zeros"},
