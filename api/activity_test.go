@@ -49,7 +49,7 @@ func serveBound(t testing.TB, o dispatch.Options) *server {
 		Plan: func() any { return dispatch.NewReport(bound.Plan()).With(bound.Measured()) }})
 }
 
-// TestActivityShowsBlocksAndTiers: a reading before and one after a request tell what it has done.
+// TestActivityShowsBlocksAndTiers: the difference of two readings, before and after a request, is its work.
 func TestActivityShowsBlocksAndTiers(t *testing.T) {
 	s := serveBound(t, dispatch.Options{})
 	_, before := s.object("GET", "/activity", nil)

@@ -20,7 +20,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// watchPage notes in every document what the page must never do.
+// watchPage records in every document the actions that the page must never take.
 const watchPage = `window.faults = [];
 addEventListener('securitypolicyviolation', e => faults.push(e.violatedDirective + ' blocked ' + e.blockedURI + ' ' + e.sample));
 addEventListener('error', e => faults.push('error: ' + e.message));

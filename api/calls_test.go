@@ -46,7 +46,7 @@ type spokenCall struct{ Name, Arguments string }
 
 var oslo = spokenCall{"weather", `{"city": "Oslo"}`}
 
-// speakers are models of all kinds, what they say, and what that is to a client.
+// speakers are models of all kinds, their output, and the answer that a client should see.
 var speakers = []struct {
 	name    string
 	speaker generatetest.Speaker
@@ -253,7 +253,7 @@ func TestStopStringsAreOfTheContent(t *testing.T) {
 	}
 }
 
-// TestBrokenCalls: what breaks off is no call to act upon.
+// TestBrokenCalls: a truncated call does not ask the client to run it.
 func TestBrokenCalls(t *testing.T) {
 	says := generatetest.Speaker{Template: hermesTemplate, Says: `<tool_call>{"name": "weather", "arguments": {"city": Oslo}}</tool_call>`}
 	got := hear(t, generatetest.Speaking(t, says, engine.Options{}), asked(nil))

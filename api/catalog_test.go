@@ -211,7 +211,7 @@ func TestAModelIsNotUnloadedUnderARequest(t *testing.T) {
 	if got := s.states(); got["a"] != "known" || got["b"] != "ready" {
 		t.Errorf("at the end: %v", got)
 	}
-	if status, _ := s.text("POST", "/v1/completions", ask("a")); status != http.StatusOK { // it comes back beside b
+	if status, _ := s.text("POST", "/v1/completions", ask("a")); status != http.StatusOK { // it is loaded again next to b
 		t.Errorf("status %d", status)
 	}
 	if got := s.happened(); !strings.HasPrefix(got, "+a, ") || !strings.HasSuffix(got, "+a") || strings.Count(got, "-a") != 1 || strings.Index(got, "-a") > strings.Index(got, "+b") {

@@ -166,7 +166,7 @@ func TestCallsOfOtherDialectsStreamAsAtOnce(t *testing.T) {
 	}
 }
 
-// saidWithoutIDs is what a response says, without the ids of its items.
+// saidWithoutIDs returns the body of a response without the ids of its items.
 func saidWithoutIDs(t *testing.T, response any) string {
 	t.Helper()
 	output, _ := at(response, "output").([]any)

@@ -171,7 +171,7 @@ func TestAnswersMakeRoomForWaitingClients(t *testing.T) {
 	})
 }
 
-// TestFewFileDescriptorsAreNamed: nothing named the limit of open files before clients were turned away.
+// TestFewFileDescriptorsAreNamed: no message named the limit of open files before connections were refused.
 func TestFewFileDescriptorsAreNamed(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)

@@ -32,7 +32,7 @@ const treeSchema = `{"$defs": {"node": {"type": "object", "properties": {
 	"kids": {"type": "array", "items": {"$ref": "#/$defs/node"}, "maxItems": 1}},
 	"required": ["kind", "kids"], "additionalProperties": false}}, "$ref": "#/$defs/node"}`
 
-// fault is what is wrong with a tree.
+// fault describes the error in a tree.
 func (n *tree) fault() string {
 	switch {
 	case n.Name != nil && len([]rune(*n.Name)) > 6:
@@ -205,7 +205,7 @@ func callable(strict bool) []obj {
 	}
 }
 
-// callFault is what is wrong with a call of one of the functions.
+// callFault describes the error in a call of one of the functions.
 func callFault(name, arguments string) string {
 	d := json.NewDecoder(strings.NewReader(arguments))
 	d.DisallowUnknownFields()

@@ -186,7 +186,7 @@ func TestACustomCallIsRenderedAsTheModelWroteIt(t *testing.T) {
 	}
 }
 
-// TestCustomToolsNameWhatIsWrong: with the field, and what a grammar has that cannot be held.
+// TestCustomToolsNameWhatIsWrong: errors name the field, and the part of a grammar that is not supported.
 func TestCustomToolsNameWhatIsWrong(t *testing.T) {
 	s := serve(t, randomCaller(t, notations["tags"]))
 	grammar := func(syntax, definition string) obj {

@@ -13,7 +13,7 @@ import (
 	"github.com/heftai/heft/internal/generatetest"
 )
 
-// TestMetricsOfGPUs: a GPU has its memory, copies and time, and the host beside it only its time.
+// TestMetricsOfGPUs: a GPU reports its memory, copies and time; the host next to it only its time.
 func TestMetricsOfGPUs(t *testing.T) {
 	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{})
 	s := serveWith(t, api.Options{Models: []*generate.Model{m}, Status: func() dispatch.Status {

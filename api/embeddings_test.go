@@ -84,7 +84,7 @@ func TestEmbeddings(t *testing.T) {
 	}
 }
 
-// TestEmbeddingRefusals says what is wrong in OpenAI's form.
+// TestEmbeddingRefusals: errors have OpenAI's form.
 func TestEmbeddingRefusals(t *testing.T) {
 	s := serveDemo(t)
 	for name, test := range map[string]struct {

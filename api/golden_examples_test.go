@@ -13,7 +13,7 @@ import (
 	"github.com/heftai/heft/internal/golden"
 )
 
-// exchange is a request and what a server that passes the official client's checks answers.
+// exchange is a request with the answer of a server that passes the official client's checks.
 // What it says is nonsense; the framing and the fields count.
 type exchange struct {
 	Request struct {

@@ -24,7 +24,7 @@ type shape struct {
 	Nullable bool `json:"nullable"`
 }
 
-// check returns what is wrong with v as an object called name.
+// check returns the faults of v as an object called name.
 func (s *shapes) check(name, path string, v any) []string {
 	fields, ok := s.Objects[name]
 	if !ok {

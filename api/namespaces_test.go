@@ -18,8 +18,8 @@ func spaced() obj {
 		{"type": "web_search", "external_web_access": false}}, "tool_choice": obj{"type": "function", "namespace": "past", "name": "weather"}}
 }
 
-// TestFunctionsOfNamespaces: Codex got a 400 for them. Calls have the namespace beside the name, in events, in stored
-// responses and in what clients send back.
+// TestFunctionsOfNamespaces: Codex got a 400 for them. Calls have the namespace in addition to the name, in events,
+// in stored responses and in what clients send back.
 func TestFunctionsOfNamespaces(t *testing.T) {
 	for name, template := range notations {
 		t.Run(name, func(t *testing.T) { checkNamespaces(t, serve(t, randomCaller(t, template))) })

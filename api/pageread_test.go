@@ -97,7 +97,7 @@ func TestPageTablesAreReadableOnAPhone(t *testing.T) {
 	shows(t, tab, `document.querySelector('td').getBoundingClientRect().height < 120 && document.querySelector('.scroll').scrollWidth > 360 && 'rows of few lines'`)
 }
 
-// TestPageDrawersKeepTheFocus: Tab left an open drawer for what it covers.
+// TestPageDrawersKeepTheFocus: Tab moved the focus from an open drawer to elements below it.
 func TestPageDrawersKeepTheFocus(t *testing.T) {
 	tab := browser(t)
 	if err := chromedp.Do(tab, chromedp.EmulateViewport(360, 740)); err != nil {

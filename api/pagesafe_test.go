@@ -37,7 +37,7 @@ var hostile = []string{
 	"\u202e<script>pwn()</script>", "\x00<script>pwn()</script>", "＜script＞pwn()＜/script＞", "{{constructor.constructor('pwn()')()}}", "${pwn()}",
 }
 
-// checkHarmless gives what is wrong within the elements of a text, or "harmless".
+// checkHarmless returns the faults within the elements of a text, or "harmless".
 const checkHarmless = `window.check = root => {
 	const wrong = [];
 	for (const e of root.querySelectorAll('*')) {

@@ -22,7 +22,7 @@ import (
 	"github.com/heftai/heft/internal/generatetest"
 )
 
-// smallBuffers is a listener whose connections hold little of what the client does not take.
+// smallBuffers is a listener whose connections buffer little unread data.
 type smallBuffers struct{ net.Listener }
 
 func (l smallBuffers) Accept() (net.Conn, error) {
@@ -33,7 +33,7 @@ func (l smallBuffers) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// hasty serves m to clients who have little time, and returns its address.
+// hasty serves m with a short client timeout, and returns its address.
 func hasty(t *testing.T, m *generate.Model, limits api.Timeouts) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +52,7 @@ func hasty(t *testing.T, m *generate.Model, limits api.Timeouts) string {
 	return l.Addr().String()
 }
 
-// dial opens a connection that takes little of what it does not read.
+// dial opens a connection with a small receive buffer.
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -214,7 +214,7 @@ func stalls(t *testing.T, c net.Conn, path string, every time.Duration) {
 	<-dropped
 }
 
-// TestASlowUploadMayTakeLong: what is slow and goes on is not cut, however long it takes.
+// TestASlowUploadMayTakeLong: a slow upload that makes progress is not disconnected.
 func TestASlowUploadMayTakeLong(t *testing.T) {
 	inBubble(t, api.Timeouts{Stall: 5 * short}, quick, func(t *testing.T, dial func() net.Conn) {
 		c := dial()

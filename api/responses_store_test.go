@@ -66,7 +66,7 @@ func TestResponsesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// TestResponsesInMemoryAreBounded: the oldest conversations are dropped, and what is too large says so.
+// TestResponsesInMemoryAreBounded: the oldest conversations are dropped, and a response that is too large is an error.
 func TestResponsesInMemoryAreBounded(t *testing.T) {
 	m, _, _ := generatetest.Demo(t, engine.Options{})
 	s := serveWith(t, api.Options{Models: []*generate.Model{m}, Store: store.NewMemory(8<<10, nil)})

@@ -133,7 +133,7 @@ func TestResponsesThatEndEarlyAreIncomplete(t *testing.T) {
 	}
 }
 
-// slow is a model that takes its time, so that its responses can be met in progress.
+// slow is a model whose responses take long, so that tests can read them in progress.
 func slow(t *testing.T) *server {
 	return serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate,
 		Says: "<think>\nHm.\n</think>\n\n" + strings.Repeat("word ", 20), Delay: 2 * time.Millisecond}, engine.Options{}))
@@ -203,7 +203,7 @@ func TestDeletingAResponseInProgressEndsIt(t *testing.T) {
 	}
 }
 
-// TestAResponseWhoseClientDisconnectedIsKept: with what it had.
+// TestAResponseWhoseClientDisconnectedIsKept: with the output until then.
 func TestAResponseWhoseClientDisconnectedIsKept(t *testing.T) {
 	s := slow(t)
 	id, first := s.started()

@@ -46,7 +46,7 @@ type server struct {
 	key string
 }
 
-// serve serves m with what is fixed in tests.
+// serve serves m with the fixed settings of tests.
 func serve(t testing.TB, m *generate.Model, keys ...string) *server {
 	t.Helper()
 	return serveWith(t, api.Options{Models: []*generate.Model{m}, APIKeys: keys})
@@ -89,7 +89,7 @@ func serveDemo(t testing.TB, keys ...string) *server {
 		Status: bound.Status, Plan: func() any { return report }})
 }
 
-// do sends a request. A body that is no string or nil is sent as JSON.
+// do sends a request. A body that is neither a string nor nil is sent as JSON.
 func (s *server) do(method, path string, body any) *http.Response {
 	s.t.Helper()
 	var r io.Reader

@@ -11,7 +11,7 @@ import (
 )
 
 // FuzzParsePolicy: whatever the text, a policy that can be written and read again, or an
-// error; and a model says what is wrong with its paths.
+// error; and a model reports errors in its paths.
 func FuzzParsePolicy(f *testing.F) {
 	for _, seed := range []string{"auto", "cpu", "0", "a=cpu,b.c[0:3]=disk", `{"a": 0, "": "cpu"}`,
 		`[["a.b", "disk"]]`, `[0:2]=cpu`, "a=cuda:1", `{"a": "`, "model.layers.9999999999=0", "x[=cpu"} {
@@ -67,7 +67,7 @@ func FuzzParseSize(f *testing.F) {
 	})
 }
 
-// FuzzMapJSON: what is read as a map is written as it was read.
+// FuzzMapJSON: a map that is read is written as it was read.
 func FuzzMapJSON(f *testing.F) {
 	f.Add([]byte(`{"a": 0, "b": "cpu"}`))
 	f.Add([]byte(`[["a", 0], ["b[0:2]", "disk"]]`))

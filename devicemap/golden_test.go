@@ -354,7 +354,7 @@ func TestGoldenDeviceMapSmallFunctions(t *testing.T) {
 	golden.Count(t, goldenFolder+"/small_functions", count)
 }
 
-// sameAnswer compares a result with what is wanted, both as JSON values.
+// sameAnswer compares a result with the wanted one, both as JSON values.
 func sameAnswer(t *testing.T, got any, err error, want goldenAnswer) {
 	t.Helper()
 	if want.Error != "" || err != nil {

@@ -191,7 +191,7 @@ func TestPlanJSON(t *testing.T) {
 	}
 }
 
-// TestRenderColor: with color every device has its own, and a failing writer is told of.
+// TestRenderColor: with color every device has its own, and an error of the writer is returned.
 func TestRenderColor(t *testing.T) {
 	m := NewMap(Entry{"a.0", GPU(0)}, Entry{"a.1", GPU(1)}, Entry{"a.2", CPU}, Entry{"b", Disk}, Entry{"c", MPS})
 	var b strings.Builder

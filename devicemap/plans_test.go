@@ -89,7 +89,7 @@ func nextCase(text string) (input, want, rest string, ok bool) {
 	return input, want, rest, ok
 }
 
-// runPlan runs one case and returns what it prints.
+// runPlan runs one case and returns its output.
 func runPlan(models map[string]*meta.Model, text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -220,7 +220,7 @@ func runSolve(models map[string]*meta.Model, args map[string]string, lines []str
 	return Solve(model, budgets, policy)
 }
 
-// size reads "12KiB"; what is no size is 0.
+// size reads "12KiB"; other texts are 0.
 func size(text string) int64 {
 	n, _ := ParseSize(text)
 	return n

@@ -14,7 +14,7 @@ import (
 
 // TestExamplesRun builds every example and runs it without arguments in an empty folder.
 // It must end well within 40 seconds, having said something, which is not mixed with the lines of a server's log. What it
-// says is checked beside it. With -h it says how it is called.
+// says is checked next to it. With -h it says how it is called.
 func TestExamplesRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs programs")

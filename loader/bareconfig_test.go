@@ -30,7 +30,7 @@ func TestGoldenABareConfigIsPlannedAsItsHeaders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, alone := map[string]string{}, map[string]int64{} // alone: bytes of what the files have alone
+		want, alone := map[string]string{}, map[string]int64{} // alone: bytes of tensors that only the files have
 		for name, p := range model.Root.AllParams() {
 			want[name], alone[name] = formatsOf(p), p.Bytes()
 			if p.Stored > 0 {

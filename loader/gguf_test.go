@@ -153,7 +153,7 @@ func TestScalesBesideGGUFWeightsAreUsedOrRefused(t *testing.T) {
 }
 
 // TestFilesBesideAGGUFModelAreNotModels: a folder with a projector of images, an importance matrix and a draft of another architecture
-// beside the model opens the model. It was an error that listed several models.
+// next to the model opens the model. It was an error that listed several models.
 func TestFilesBesideAGGUFModelAreNotModels(t *testing.T) {
 	dir := t.TempDir()
 	kind := func(name string) []gguftest.Key {
@@ -180,7 +180,7 @@ func TestFilesBesideAGGUFModelAreNotModels(t *testing.T) {
 	}
 }
 
-// TestAGGUFModelOfAnotherTypeOpens: general.type is free text, and only the types of files beside a model are none.
+// TestAGGUFModelOfAnotherTypeOpens: general.type is free text, and only the types of companion files are not models.
 func TestAGGUFModelOfAnotherTypeOpens(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.gguf")
 	keys := llamaKeys(gguftest.Key{Name: "general.type", Value: "merge"})

@@ -63,7 +63,7 @@ func TestGoldenOffload(t *testing.T) {
 	}
 }
 
-// checkOffloadWritten writes what was read and compares file by file with the folder.
+// checkOffloadWritten writes the weights that were read and compares file by file with the folder.
 func checkOffloadWritten(t *testing.T, ck *Checkpoint, folder string) {
 	t.Helper()
 	dir := t.TempDir()

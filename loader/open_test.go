@@ -257,7 +257,7 @@ func TestHubCache(t *testing.T) {
 	}
 }
 
-// TestForeignFilesAreNamed: what is no safetensors file is said to be none, and not to have
+// TestForeignFilesAreNamed: the error says that a file is not safetensors, not that it has
 // a header of 2336927755350992246 bytes.
 func TestForeignFilesAreNamed(t *testing.T) {
 	for text, want := range map[string]string{

@@ -14,7 +14,7 @@ import (
 	"github.com/heftai/heft/internal/testenv"
 )
 
-// TestUnchanged: a file that was written to is told by its date, mapped or not, and one that
+// TestUnchanged: a file that was written to is recognised by its date, mapped or not, and one that
 // took its name is not meant.
 func TestUnchanged(t *testing.T) {
 	for _, mapped := range []bool{false, true} {
@@ -273,7 +273,7 @@ func takeName(t *testing.T, file *File, b []byte) {
 	}
 }
 
-// TestAFileThatWasWrittenToIsNotCompared: what is mapped of it are not the bytes of the beginning.
+// TestAFileThatWasWrittenToIsNotCompared: its mapped bytes are not the original ones.
 func TestAFileThatWasWrittenToIsNotCompared(t *testing.T) {
 	needWatches(t)
 	ck := open(t, save(t, 0, floats("w", 1)))

@@ -245,7 +245,7 @@ const bigMixture = `{"model_type": "mixtral", "num_hidden_layers": 61, "num_loca
 const llama405B = `{"model_type": "llama", "hidden_size": 16384, "intermediate_size": 53248, "num_hidden_layers": 126,
 	"num_attention_heads": 128, "num_key_value_heads": 8, "vocab_size": 128256, "torch_dtype": "bfloat16"}`
 
-// TestSkeletonMemory: what a skeleton allocates does not depend on the number of
+// TestSkeletonMemory: the memory of a skeleton does not depend on the number of
 // parameters or experts.
 func TestSkeletonMemory(t *testing.T) {
 	for _, c := range []struct {
@@ -437,7 +437,7 @@ func TestQwen3MoELayers(t *testing.T) {
 }
 
 // TestGroupsWithoutMixturesAreUnread: a model all of whose layers are dense may have groups of experts that no mixture could have,
-// such as the default of topk_group beside n_group 1; with a mixture they are an error.
+// such as the default of topk_group with n_group 1; with experts they are an error.
 func TestGroupsWithoutMixturesAreUnread(t *testing.T) {
 	const fields = `{"model_type": "deepseek_v3", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 100, "n_group": 1, "first_k_dense_replace": `
 	build(t, []byte(fields+"2}"))

@@ -10,7 +10,7 @@ import (
 )
 
 // TestModulesForMultiTokenPrediction: the module of a published checkpoint, planned from its config, has the bytes that the
-// model leaves unread, one block with a KV cache of its own, and as inputs what it joins.
+// model leaves unread, one block with its own KV cache, and the inputs that it joins.
 func TestModulesForMultiTokenPrediction(t *testing.T) {
 	const folder = "../testdata/known"
 	n := 0
@@ -88,7 +88,7 @@ func hybridWithModule(t *testing.T, wrapped bool, more string) *Config {
 }
 
 // TestModulesForMultiTokenPredictionBesideTheModel: modules under mtp share the model's embedding and head, also in
-// wrappers, where they are beside the model and not within it; the model leaves their bytes unread.
+// wrappers, where they are next to the model and not within it; the model leaves their bytes unread.
 func TestModulesForMultiTokenPredictionBesideTheModel(t *testing.T) {
 	for _, wrapped := range []bool{false, true} {
 		cfg := hybridWithModule(t, wrapped, `, "mtp_num_hidden_layers": 1`)
@@ -126,7 +126,7 @@ func TestModulesForMultiTokenPredictionBesideTheModel(t *testing.T) {
 	}
 }
 
-// TestModulesForMultiTokenPredictionThatCannotBe: what the config says that is not supported is named.
+// TestModulesForMultiTokenPredictionThatCannotBe: the error names the unsupported field of the config.
 func TestModulesForMultiTokenPredictionThatCannotBe(t *testing.T) {
 	for more, want := range map[string]string{
 		``:                               "mtp_num_hidden_layers",

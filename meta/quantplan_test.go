@@ -96,7 +96,7 @@ func TestUnreadBytesAreThoseOfThePublishedFiles(t *testing.T) {
 	}
 }
 
-// TestABareConfigOfSparseAttentionCountsItsIndexers: beside DeepSeek-V3's weights, V3.2 has in each of
+// TestABareConfigOfSparseAttentionCountsItsIndexers: in addition to DeepSeek-V3's weights, V3.2 has in each of
 // 61 layers a query map and a key map in FP8 with scales, a norm, and weights of heads in 16 bits.
 func TestABareConfigOfSparseAttentionCountsItsIndexers(t *testing.T) {
 	v32 := modelOf(t, strings.Replace(deepseekV3Config, "deepseek_v3", "deepseek_v32", 1), nil)

@@ -109,7 +109,7 @@ func TestRopeOriginalBesideScaling(t *testing.T) {
 }
 
 // TestYarnOfLayerTypesTruncates: truncate has no effect in parameters of one kind of layers, as in transformers, which reads it
-// beside the kinds.
+// next to the kinds.
 func TestYarnOfLayerTypesTruncates(t *testing.T) {
 	const fields = `"rope_scaling": {"rope_type": "yarn", "factor": 2, "truncate": false}}`
 	if r := ropeOf(t, build(t, []byte(`{"model_type": "olmo3", "layer_types": ["full_attention"], "num_hidden_layers": 1, `+fields))); r.NoTruncate {

@@ -97,7 +97,7 @@ func TestReadTreeErrors(t *testing.T) {
 	}
 }
 
-// TestWriteTreeOutside: what is tied to something outside of the tree is no tree.
+// TestWriteTreeOutside: a module tied to one outside of the tree is an error.
 func TestWriteTreeOutside(t *testing.T) {
 	root, err := ReadTree([]byte(smallTree))
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWrapperTextModels reads what the whole config of a wrapper and its text_config decide.
+// TestWrapperTextModels reads the fields that a wrapper's config and its text_config decide.
 func TestWrapperTextModels(t *testing.T) {
 	const qwen = `"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "num_hidden_layers": 1, "intermediate_size": 8, "vocab_size": 20`
 	for _, c := range []struct {
@@ -19,7 +19,7 @@ func TestWrapperTextModels(t *testing.T) {
 		{`{"model_type": "qwen2_5_vl", "text_config": {"tie_word_embeddings": true, "eos_token_id": 3, "dtype": "float16", ` + qwen + `}}`, true, 3, Float16},
 		{`{"model_type": "qwen3_vl", "eos_token_id": 4, "text_config": {"tie_word_embeddings": true, "eos_token_id": 3, "head_dim": 8, ` + qwen + `}}`, false, 4, NoDType},
 		{`{"model_type": "llava", "text_config": {` + qwen + `}}`, false, 2, NoDType},
-		// PaddleOCR-VL's field is the text model's there, beside the default of the whole.
+		// PaddleOCR-VL's field is in the text model there, next to the default of the wrapper.
 		{`{"model_type": "paddleocr_vl", "tie_word_embeddings": false, ` + qwen + `}`, true, 2, NoDType},
 		{`{"model_type": "paddleocr_vl", "tie_word_embeddings": false, "text_config": {` + qwen + `}}`, true, 2, NoDType},
 		{`{"model_type": "paddleocr_vl", "tie_word_embeddings": false, "text_config": {"tie_word_embeddings": false, ` + qwen + `}}`, false, 2, NoDType},

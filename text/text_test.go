@@ -14,7 +14,7 @@ import (
 	"github.com/heftai/heft/loader/demo"
 )
 
-// echo prints what a template sees.
+// echo prints the messages that a template sees.
 func echo(t *testing.T, template string) *Chat {
 	t.Helper()
 	c, err := ReadChat(fstest.MapFS{"chat_template.jinja": {Data: []byte(template)}}, nil)
@@ -52,7 +52,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsReachTheTemplate: what a client's JSON has beside the known fields, and parts of
+// TestUnknownFieldsReachTheTemplate: other fields of a client's JSON than the known ones, and parts of
 // text where the template knows none.
 func TestUnknownFieldsReachTheTemplate(t *testing.T) {
 	m, err := MessageOf(json.RawMessage(`{"role":"user","x":{"y":1},"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`))

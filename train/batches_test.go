@@ -61,7 +61,7 @@ func TestBatchesDefersErrors(t *testing.T) {
 	}
 }
 
-// TestPrepareByType: what the typed methods return is prepared, and an optimizer without parameters is
+// TestPrepareByType: the results of the typed methods are prepared, and an optimizer without parameters is
 // rejected.
 func TestPrepareByType(t *testing.T) {
 	a, err := New(Config{GradientAccumulationSteps: 2})

@@ -12,7 +12,7 @@ import (
 )
 
 // Ranks whose passes reach different modules average both: the missing gradients count as zeros, and
-// a module that no rank reaches keeps what it had.
+// a module that no rank reaches keeps its gradients.
 func TestRanksReachDifferentModules(t *testing.T) {
 	for _, bucket := range []int{4, 1 << 20} {
 		world(t, 2, func(ctx context.Context, a *Accelerator) error {

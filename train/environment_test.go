@@ -134,7 +134,7 @@ func TestLaunchedRanks(t *testing.T) {
 // childOf is set in the processes of TestProcessesTrainAsGoroutines.
 const childOf = "HEFT_TEST_RANKS"
 
-// Ranks in processes of their own train to the bits of ranks in one process, with every plugin.
+// Ranks in separate processes end with the bits of ranks in one process, with every plugin.
 func TestProcessesTrainAsGoroutines(t *testing.T) {
 	if os.Getenv(childOf) != "" {
 		t.Skip("is a child")

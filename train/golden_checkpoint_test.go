@@ -54,7 +54,7 @@ func saved() *listed {
 	return l
 }
 
-// ours is how Heft calls a file of a checkpoint: what is a pickle there is JSON or
+// ours is Heft's name of a file of a checkpoint: pickles are JSON or
 // safetensors here.
 func ours(name string) string {
 	dir, base := filepath.Split(name)
@@ -150,7 +150,7 @@ func TestGoldenCheckpointListings(t *testing.T) {
 	golden.Count(t, "train/checkpoint/listings", n)
 }
 
-// checkListing is how a listing is reproduced; nil for what is none of a listing.
+// checkListing reproduces a listing; nil for others.
 func checkListing(name string) func(*testing.T, any) {
 	everything := checkpointRun{scheduler: true, counter: true}
 	automatic := everything

@@ -17,7 +17,7 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// resumeCase is what the reference saved in the middle of a window, decoded.
+// resumeCase is the checkpoint that the reference saved in the middle of a window, decoded.
 type resumeCase struct {
 	Losses    []float64 `json:"micro_losses_before_save"`
 	Step      int       `json:"accelerator_step_saved"`
@@ -243,7 +243,7 @@ func (r *resumeRun) train(t *testing.T, c *resumeCase) {
 	}
 }
 
-// checkFiles compares what the files say with what the reference's say.
+// checkFiles compares the contents of the files with the reference's.
 func (c *resumeCase) checkFiles(t *testing.T, dir string) {
 	t.Helper()
 	err := checkpoint.ReadOptimizer(filepath.Join(dir, checkpoint.OptimizerFile), func(state optim.OptimizerState) error {

@@ -124,7 +124,7 @@ type microTrace struct {
 	Weight    *float64
 }
 
-// check compares what is recorded.
+// check compares the recorded values.
 func check[T comparable](what string, want *T, got T) error {
 	if want != nil && *want != got {
 		return fmt.Errorf("%s is %v, want %v", what, got, *want)

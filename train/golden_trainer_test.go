@@ -260,7 +260,7 @@ func TestGoldenTrainerState(t *testing.T) {
 	if _, err := tr.Train(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	measured := []string{"best_global_step", "best_metric", "best_model_checkpoint"} // the reference was not told what is best
+	measured := []string{"best_global_step", "best_metric", "best_model_checkpoint"} // the reference had no metric for the best model
 	for name := range want {
 		if got := seen[name]; name != "log_history" && !slices.Contains(measured, name) && !reflect.DeepEqual(got, want[name]) {
 			t.Errorf("%s is %v, want %v", name, got, want[name])

@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/internal/collective/tcp"
 )
 
-// processEnd is what a process of [processes] said, and how it ended.
+// processEnd is the output of a process of [processes] and its exit.
 type processEnd struct {
 	out string
 	err error

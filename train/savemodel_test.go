@@ -18,7 +18,7 @@ import (
 	"github.com/heftai/heft/train/optim"
 )
 
-// savedNet saves a net and opens what was written.
+// savedNet saves a net and opens the files.
 func savedNet(t *testing.T, n *net, o SaveModelOptions) (string, *loader.Checkpoint) {
 	t.Helper()
 	a, err := New(Config{})

@@ -36,7 +36,7 @@ func (n *net) weights() ([][]float32, error) {
 	return all, nil
 }
 
-// outcome is what a run did on one rank.
+// outcome is the result of a run on one rank.
 type outcome struct {
 	losses  []float32
 	weights [][]float32
@@ -162,7 +162,7 @@ func TestSavingShardsFailsOnAllRanks(t *testing.T) {
 		if _, err := r.acc.SaveState(ctx, filepath.Join(dir, "state")); err == nil {
 			t.Errorf("rank %d: the checkpoint was saved", w.Rank())
 		}
-		_, err = r.net.weights() // the ranks still meet
+		_, err = r.net.weights() // the ranks still synchronise
 		return err
 	})
 	if err != nil {

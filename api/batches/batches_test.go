@@ -103,7 +103,7 @@ func TestAnExpiredBatchSaysSoForEachLine(t *testing.T) {
 	}
 }
 
-// TestALineThatTheServerHasNoRoomForIsTriedAgain: a 503 is no result.
+// TestALineThatTheServerHasNoRoomForIsTriedAgain: a 503 of the server is not the result of a line.
 func TestALineThatTheServerHasNoRoomForIsTriedAgain(t *testing.T) {
 	s := open(t, t.TempDir())
 	asked := 0
@@ -307,7 +307,7 @@ func TestAKilledProcessBetweenResultsAndTheirBatch(t *testing.T) {
 	}
 }
 
-// BenchmarkLine measures what a line costs beside its endpoint.
+// BenchmarkLine measures the cost of a line in addition to its endpoint.
 func BenchmarkLine(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "in")
 	if err := os.WriteFile(path, []byte(strings.Repeat(completion(1, `{"prompt":"x"}`), b.N)), 0o600); err != nil {

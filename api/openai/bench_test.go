@@ -20,7 +20,7 @@ func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 func (d discard) FlushError() error           { return nil }
 
-// BenchmarkStream is what a streamed token costs beside its forward pass: the engine, a
+// BenchmarkStream measures the cost of a streamed token without its forward pass: the engine, a
 // fake model's logits, decoding, a chunk.
 func BenchmarkStream(b *testing.B) {
 	const tokens = 500

@@ -19,7 +19,7 @@ import (
 	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 )
 
-// TestPromptsOfIDsAreCounted: the ids of a prompt were held beside the limit until the answer.
+// TestPromptsOfIDsAreCounted: the ids of a prompt were held until the answer and not counted.
 func TestPromptsOfIDsAreCounted(t *testing.T) {
 	const ids, requests = 30_000, 6
 	for _, path := range []string{"completions", "embeddings"} {

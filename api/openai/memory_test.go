@@ -27,7 +27,7 @@ func limited(m *generate.Model, bytes int64) func(body string) (int, string) {
 	}
 }
 
-// TestAnswersSentAtOnceAreCounted: an answer with log-probabilities was collected beside the limit.
+// TestAnswersSentAtOnceAreCounted: a collected answer with log-probabilities was not counted.
 func TestAnswersSentAtOnceAreCounted(t *testing.T) {
 	m := generatetest.Fake(t, &enginetest.Model{MaxLen: 1 << 14, Pages: 1 << 14}, engine.Options{})
 	send := limited(m, 1<<20)

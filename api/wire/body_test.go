@@ -24,7 +24,7 @@ func plain(w http.ResponseWriter, err error) {
 
 func plainFor(*http.Request) ErrorWriter { return plain }
 
-// settled collects, and returns what is left.
+// settled collects garbage and returns the bytes in use.
 func (m *Memory) settled() int64 {
 	m.collect()
 	m.mu.Lock()
@@ -283,7 +283,7 @@ func (m *Memory) claimOrFail(ctx context.Context, n int64) error {
 	return got
 }
 
-// TestRequestsWithoutABodyReserveToo: what a GET reads from a store was counted for no request.
+// TestRequestsWithoutABodyReserveToo: objects that a GET reads from a store were not counted.
 func TestRequestsWithoutABodyReserveToo(t *testing.T) {
 	all := memoryOf(9 << 10) // of which requests may hold 4 KiB
 	var second error

@@ -105,7 +105,7 @@ func TestATextThatCannotFitIsRefusedBeforeItIsBuffered(t *testing.T) {
 	}
 }
 
-// BenchmarkTextWatch is what the watch costs for a body without a long text.
+// BenchmarkTextWatch measures the cost of the watch for a body without a long text.
 func BenchmarkTextWatch(b *testing.B) {
 	for name, body := range map[string]string{
 		"ids":      `{"prompt": [` + strings.Repeat("1, ", 1<<18) + `1]}`,

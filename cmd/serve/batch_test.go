@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// batchFile writes a file of n completions, with a line that is no request and one that is wrong if spoilt is set.
+// batchFile writes a file of n completions, and if spoilt is set, a line that is not a request and one with a mistake.
 func batchFile(t *testing.T, n int, spoilt bool) string {
 	t.Helper()
 	var b strings.Builder

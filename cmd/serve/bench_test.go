@@ -109,7 +109,7 @@ func TestBenchStreamsFiles(t *testing.T) {
 	}
 }
 
-// TestBenchQuantizes: what is converted is counted as it is read.
+// TestBenchQuantizes: converted weights are counted as they are read.
 func TestBenchQuantizes(t *testing.T) {
 	read := map[string]float64{}
 	for _, format := range []string{"none", "q8_0", "q4_0"} {

@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// TestDtypeOfWeightsInPlace: --dtype takes what the weights are, and float32 for the values
+// TestDtypeOfWeightsInPlace: --dtype accepts the dtype of the weights, and float32 for the values
 // of 16 bits that it holds, by vLLM's names too. The rest is refused with what to do instead.
 func TestDtypeOfWeightsInPlace(t *testing.T) {
 	for _, c := range []struct {

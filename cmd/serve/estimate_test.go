@@ -14,7 +14,7 @@ import (
 	"github.com/heftai/heft/internal/golden"
 )
 
-// command runs a command line and returns what it prints.
+// command runs a command line and returns its output.
 func command(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer

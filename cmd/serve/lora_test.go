@@ -38,7 +38,7 @@ func baseFolder(t *testing.T) string {
 	return dir
 }
 
-// TestGoldenLoRAOverHTTP serves adapters that PEFT trained beside their base and asks for
+// TestGoldenLoRAOverHTTP serves adapters that PEFT trained together with their base and asks for
 // the log-probabilities of the fixtures' prompts by the names of both.
 func TestGoldenLoRAOverHTTP(t *testing.T) {
 	runs := golden.Glob(t, "train/lora/*/logits.safetensors")
@@ -161,7 +161,7 @@ func (p *process) post(t *testing.T, path, body string, into any) int {
 	return r.StatusCode
 }
 
-// listed checks what is said of the models, and of one that is not there.
+// listed checks the list of models, and the answer for a missing one.
 func (p *process) listed(t *testing.T, base string, adapters int) {
 	t.Helper()
 	var list struct {
@@ -255,7 +255,7 @@ func TestFoldersOfAdaptersMayHaveCommas(t *testing.T) {
 	plan()
 }
 
-// TestBenchMeasuresAdapters: what adapters cost beside the base alone.
+// TestBenchMeasuresAdapters: the cost of adapters compared with the base alone.
 func TestBenchMeasuresAdapters(t *testing.T) {
 	runs := golden.Glob(t, "train/lora/*/final/adapter_config.json")
 	testenv.Need(t, "golden", len(runs) > 0, "the fixtures have no adapters")

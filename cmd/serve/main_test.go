@@ -16,7 +16,7 @@ import (
 	"github.com/heftai/heft/internal/golden"
 )
 
-// invoke runs the command line and returns its status and what it printed.
+// invoke runs the command line and returns its status and output.
 func invoke(args ...string) (status int, stdout, stderr string) {
 	var out, errors bytes.Buffer
 	status = run(args, &out, &errors)

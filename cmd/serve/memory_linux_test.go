@@ -155,7 +155,7 @@ func underAttack(t *testing.T, p *process, after func(name string, codes map[int
 	}
 }
 
-// TestRequestsStayWithinTheMemoryLimit: bodies took gigabytes beside --max-memory. Anonymous memory
+// TestRequestsStayWithinTheMemoryLimit: bodies took gigabytes beyond --max-memory. Anonymous memory
 // is sampled every 20 ms while they arrive: no byte is over the limit, and the server answers.
 func TestRequestsStayWithinTheMemoryLimit(t *testing.T) {
 	for _, limit := range []int64{128, 4096} {
@@ -242,7 +242,7 @@ func BenchmarkRefusedBody(b *testing.B) {
 	}
 }
 
-// processorTime is what a process has taken of all processors, in seconds.
+// processorTime is the CPU time of a process in seconds.
 func processorTime(pid int) float64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(b), ") ")

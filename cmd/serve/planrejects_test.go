@@ -48,7 +48,7 @@ func TestPlanRejectsABareConfigWithoutKernels(t *testing.T) {
 }
 
 // TestPlacementFlagsNameTheEntry: errors of --max-memory and --device-map said "stands there twice"
-// and "is no device map".
+// and "is not a device map".
 func TestPlacementFlagsNameTheEntry(t *testing.T) {
 	for args, want := range map[string]string{
 		"--max-memory 8GB,cpu=4GB":   `memory limit "cpu=4GB": got a second limit for cpu`,

@@ -13,7 +13,7 @@ import (
 )
 
 // TestLookedUpRowsAreEvicted: the embedding table of the disk tier does not stay in memory row
-// by row as its rows are used; a long run would hold all of it, beside what the plan counts.
+// by row as its rows are used; a long run would hold all of it, which the plan does not count.
 func TestLookedUpRowsAreEvicted(t *testing.T) {
 	folder := demoOnDisk(t)
 	p := start(t, "--model", folder, "--device-map", "disk")

@@ -13,8 +13,8 @@ import (
 	"github.com/heftai/heft/internal/engine/holder"
 )
 
-// TestPlansOfDraftsSayWhatTheyCost: plan has what a draft of a model by itself takes, and what streams with and without it, and
-// declines one beside which more streams than its guesses are expected to save.
+// TestPlansOfDraftsSayWhatTheyCost: plan shows the memory of a model's draft of itself and the bytes that stream with
+// and without it, and rejects a draft that causes more reads than its guesses are expected to save.
 func TestPlansOfDraftsSayWhatTheyCost(t *testing.T) {
 	config := maps.Clone(llamaConfig)
 	maps.Copy(config, map[string]any{"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,

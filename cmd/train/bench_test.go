@@ -13,7 +13,7 @@ const benchConfig = `{"architectures": ["LlamaForCausalLM"], "model_type": "llam
 "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 100, "max_position_embeddings": 64,
 "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "torch_dtype": "float32"}`
 
-// TestBench measures a model that is no more than its config.
+// TestBench measures a model that consists of its config only.
 func TestBench(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(benchConfig), 0o600); err != nil {

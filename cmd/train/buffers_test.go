@@ -89,7 +89,7 @@ func answers(t *testing.T, dir string) {
 	}
 }
 
-// TestQuantisedBases: an adapter is trained beside one, and what cannot be is refused before
+// TestQuantisedBases: an adapter is trained on one, and unsupported options are rejected before
 // it takes hours.
 func TestQuantisedBases(t *testing.T) {
 	text, seen := lessons(t, 4), map[string]bool{}

@@ -50,7 +50,7 @@ func TestGoldenConfig(t *testing.T) {
 	golden.Count(t, "train/config", n)
 }
 
-// checkBasic reads a file and writes what it says again, byte for byte.
+// checkBasic reads a file and writes it again, byte for byte.
 func checkBasic(t *testing.T, content, name string) {
 	t.Helper()
 	c, err := parseConfig([]byte(content), name)

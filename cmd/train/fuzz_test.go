@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// FuzzConfig: what is read is written so that it reads the same.
+// FuzzConfig: a config that is read and written reads the same again.
 func FuzzConfig(f *testing.F) {
 	f.Add("num_processes: 2\nmixed_precision: bf16\n")
 	f.Add("{\"use_cpu\": true}")

@@ -17,7 +17,7 @@ import (
 	"github.com/heftai/heft/train/finetune"
 )
 
-// TestGoldenGRPORuns runs train run beside TRL's GRPOTrainer on the same completions and rewards: losses by
+// TestGoldenGRPORuns compares train run with TRL's GRPOTrainer on the same completions and rewards: losses by
 // step within 1e-5, and the metrics.
 func TestGoldenGRPORuns(t *testing.T) {
 	grpo, preference := golden.Own(t, "train", "grpo"), golden.Own(t, "train", "preference")

@@ -27,7 +27,7 @@ type preferenceTrace struct {
 	}
 }
 
-// TestGoldenPreferenceRuns runs train run beside TRL: losses by step within 1e-5, and the metrics.
+// TestGoldenPreferenceRuns compares train run with TRL: losses by step within 1e-5, and the metrics.
 func TestGoldenPreferenceRuns(t *testing.T) {
 	dir := golden.Own(t, "train", "preference")
 	var trace preferenceTrace

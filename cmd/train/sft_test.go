@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/internal/golden"
 )
 
-// TestGoldenSFTRuns runs train run beside TRL's SFTTrainer: the loss, the entropy and the accuracy of each log and
+// TestGoldenSFTRuns compares train run with TRL's SFTTrainer: the loss, the entropy and the accuracy of each log and
 // evaluation within 1e-5, and the number of tokens.
 func TestGoldenSFTRuns(t *testing.T) {
 	dir := golden.Own(t, "train", "sft")

@@ -89,7 +89,7 @@ func TestRunFreezes(t *testing.T) {
 	}
 }
 
-// TestRunWithNoise: NEFTune changes what is learned, and a resumed run draws the same noise.
+// TestRunWithNoise: NEFTune changes the weights, and a resumed run draws the same noise.
 func TestRunWithNoise(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 8)
 	var weights [][]byte

@@ -63,7 +63,7 @@ func plainGo(t *testing.T, f file) {
 		plain(t, f.name, line(group.Pos()), quoted.ReplaceAllStringFunc(text.String(), blank))
 	}
 	if strings.HasSuffix(f.name, "_test.go") || strings.Contains(f.name, "internal/demo/") {
-		return // what a test or the demo's lessons quote is not help
+		return // quotations of tests and of the demo's lessons are not help
 	}
 	ast.Inspect(f.syntax, func(n ast.Node) bool {
 		if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING {

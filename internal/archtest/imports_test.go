@@ -133,7 +133,7 @@ var allowed = map[string][]string{
 	"api":                         {"api/wire", "api/internal/reload", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder", "internal/spelling", "internal/topology"}, // spelling: misspelled paths; topology: how many files may be open
 	"cmd/serve":                   {"*"},
 	"cmd/train":                   {"*"},
-	"internal/cmdline":            {"internal/errtext", "internal/spelling"},                                                                                                         // what the commands have in common
+	"internal/cmdline":            {"internal/errtext", "internal/spelling"},                                                                                                         // shared code of the commands
 	"internal/cmdline/doctest":    {"internal/golden"},                                                                                                                               // for tests of the commands
 	"loader/demo":                 {},                                                                                                                                                // the embedded demo model's bytes
 	"internal/demo/generate":      {"internal/atomicfile", "meta", "loader", "internal/tokenizer", "train", "train/data", "train/model", "train/optim", "train/rng", "train/tensor"}, // its trainer
@@ -188,7 +188,7 @@ var allowed = map[string][]string{
 	"examples/trainstep":      {"train", "train/data", "train/optim", "train/rng", "train/tensor"},
 	"scripts/supported":       {"devicemap", "dispatch", "internal/atomicfile", "internal/gguf/folder", "meta"}, // writes the tables of docs/models.md
 	"scripts/benchtokenizers": {"internal/tokenizer"},
-	"scripts/grammarbench":    {"internal/grammar", "internal/grammar/jsonschema", "internal/grammar/vocab", "text"}, // beside llguidance
+	"scripts/grammarbench":    {"internal/grammar", "internal/grammar/jsonschema", "internal/grammar/vocab", "text"}, // compared with llguidance
 	"scripts/constrainbench":  {"api/generate", "dispatch", "internal/atomicfile", "internal/engine", "internal/engine/holder"},
 	"scripts/draftbench":      {"devicemap", "dispatch", "internal/engine", "internal/sample", "internal/tokenizer", "loader", "meta"},
 }
@@ -217,7 +217,7 @@ func TestImportsGoOneWay(t *testing.T) {
 		used := map[string]bool{}
 		for _, f := range p.files {
 			if strings.HasSuffix(f.name, "_test.go") {
-				continue // tests may use what they compare with
+				continue // tests may use the libraries that they compare with
 			}
 			for _, imp := range f.imports {
 				own, ours := strings.CutPrefix(imp, module+"/")

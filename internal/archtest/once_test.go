@@ -80,7 +80,7 @@ func halves(n ast.Node) bool {
 	return b != nil && calls(b.X, "Float32bits") != nil
 }
 
-// TestOneOfEach: what a package does for all is not done again elsewhere.
+// TestOneOfEach: code that a package has for all others is not written again elsewhere.
 func TestOneOfEach(t *testing.T) {
 	used := map[string]bool{}
 	for _, p := range packages(t) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// operations is how many operations the interfaces of internal/backend have, beside those of memory. A new one is work
+// operations has the numbers of operations of internal/backend's interfaces, without those of memory. A new one is work
 // for every backend: it comes with its reason, and with its case in backendtest.
 var operations = map[string]int{
 	"Backend":       14,
@@ -84,7 +84,7 @@ func TestBackendHasFewOperations(t *testing.T) {
 	}
 }
 
-// TestContextsOfPassesHaveNoModes: what a pass of nn does differently is a value that its caller gives (nn.Input,
+// TestContextsOfPassesHaveNoModes: every variation of a pass of nn is a value that its caller gives (nn.Input,
 // nn.Limits, nn.Training), not a flag that is set on the context beforehand.
 func TestContextsOfPassesHaveNoModes(t *testing.T) {
 	found := false

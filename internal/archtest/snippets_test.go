@@ -21,7 +21,7 @@ var snippetPackages = map[string]string{
 	"text": module + "/text", "train": module + "/train", "loader": module + "/loader", "devicemap": module + "/devicemap",
 }
 
-// snippetNames are what a page leaves to its reader to declare: a name that a snippet uses and its type.
+// snippetNames are the names that snippets use without declaring them, with their types.
 var snippetNames = map[string]string{
 	"ctx": "context.Context", "listener": "net.Listener", "model": "*tensor.Parameter", "loader": "*data.Loader[float32]",
 	"criterion": "func(*tensor.Parameter, float32) *tensor.Tensor", "fit": "func(context.Context, *train.World) error",
@@ -30,7 +30,7 @@ var snippetNames = map[string]string{
 var goBlock = regexp.MustCompile("(?s)\n```go\n(.*?)\n```\n")
 
 // TestGoInTheDocumentationCompiles builds the Go code of the pages, each piece in a function of its own. Names that it
-// does not use are no error, as pages show no more than a piece.
+// does not use are not errors, because pages show only a part of a program.
 func TestGoInTheDocumentationCompiles(t *testing.T) {
 	top := golden.Module(t)
 	pages, err := filepath.Glob(filepath.Join(top, "docs", "*.md"))

@@ -106,7 +106,7 @@ func TestCommitKeepsPermissionsAndReplacesLinks(t *testing.T) {
 	wantFile(t, secret, "x")
 }
 
-// stale leaves what a killed writer of path leaves.
+// stale leaves the temporary file of a killed writer of path.
 func stale(t *testing.T, path string) string {
 	t.Helper()
 	name := tempName(path)

@@ -36,7 +36,7 @@ func TestGoldenTemplates(t *testing.T) {
 }
 
 // TestGoldenChatPrompts checks the prompts of the end-to-end fixture; the ids need
-// a tokenizer and are checked where both meet.
+// a tokenizer and are checked where both are used.
 func TestGoldenChatPrompts(t *testing.T) {
 	n := 0
 	path := golden.Path(t, "text", "templates", "chat_ids.json")
@@ -63,7 +63,7 @@ func TestGoldenChatPrompts(t *testing.T) {
 	golden.Count(t, "text/templates/chat_ids (prompts)", n)
 }
 
-// checkCase renders c and compares with what the reference made of it: the text,
+// checkCase renders c and compares with the reference's result: the text,
 // the message of raise_exception, or else the mere fact of failing.
 func checkCase(t *testing.T, template *Template, parseErr error, f *fixture, c *Dict) {
 	t.Helper()

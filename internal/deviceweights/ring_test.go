@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// TestARingNeverGivesOutWhatIsInUse takes and releases at random, and compares with a list of who had each
+// TestARingNeverGivesOutWhatIsInUse takes and releases at random, and compares with a list of the users of each
 // byte last.
 func TestARingNeverGivesOutWhatIsInUse(t *testing.T) {
 	const size = 64 * ringAlign

@@ -186,7 +186,7 @@ func TestASlowPassDecidedForEver(t *testing.T) {
 	}
 }
 
-// A draft model is asked where its passes are short beside those of the model, and no more where its
+// A draft model is used if its passes are short compared with those of the model, and no longer if its
 // guesses are seldom right. Texts that are asked for together share its pass.
 func TestWorthOfADraftModel(t *testing.T) {
 	var c Costs

@@ -117,7 +117,7 @@ func TestARequestWaitsForAdapterMemory(t *testing.T) {
 	}
 }
 
-// beside is a model whose memory for adapters is full of those of another model.
+// beside is a model whose memory for adapters is used by those of another model.
 type beside struct {
 	*enginetest.Model
 	room    atomic.Bool

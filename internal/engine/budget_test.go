@@ -149,8 +149,9 @@ func TestLearningThatADraftModelDoesNotPay(t *testing.T) {
 	}
 }
 
-// TestADraftModelKeptMemoryThatItDidNotPay: a model that streams 1.3 times the bytes beside the copies of its draft goes on without
-// the draft if the guesses do not make up for that, so that answers take at most 2 % more bytes; and keeps one that does.
+// TestADraftModelKeptMemoryThatItDidNotPay: a model that streams 1.3 times the bytes because of the copies of its
+// draft continues without the draft if the guesses do not make up for that, so that answers take at most 2 % more
+// bytes; and keeps one that does.
 func TestADraftModelKeptMemoryThatItDidNotPay(t *testing.T) {
 	const alone, beside = 100 * time.Millisecond, 130 * time.Millisecond
 	for _, c := range []struct {

@@ -27,7 +27,7 @@ func embedding(t *testing.T, s *engine.Stream) []float32 {
 	return ev.Embedding
 }
 
-// TestEmbeddings pools prompts of many lengths in small chunks, beside a request that
+// TestEmbeddings pools prompts of many lengths in small chunks, in a batch with a request that
 // decodes, with pages for a few.
 func TestEmbeddings(t *testing.T) {
 	m := &enginetest.Model{MaxLen: 64, Pages: 24}

@@ -202,7 +202,7 @@ func TestDecodeGoesOnBesideALongPrompt(t *testing.T) {
 }
 
 // While weights stream from the disk, a pass takes as long for one token as for many: prompts that
-// wait are gathered into one pass, beside those that decode.
+// wait are gathered into one pass, with those that decode.
 func TestPromptsAreGatheredWhileWeightsStream(t *testing.T) {
 	var p passes
 	entered, release := make(chan struct{}), make(chan struct{})

@@ -105,15 +105,15 @@ func TestAFullQueueTakesANewClientsRequest(t *testing.T) {
 		if _, err := e.Submit(t.Context(), r); !errors.Is(err, engine.ErrOverloaded) {
 			t.Errorf("the other client's second: %v", err)
 		}
-		r.Client = "c" // what is kept for newcomers is taken
+		r.Client = "c" // the part of the queue that is reserved for new clients is used
 		if _, err := e.Submit(t.Context(), r); !errors.Is(err, engine.ErrOverloaded) {
 			t.Errorf("a third client: %v", err)
 		}
 	})
 }
 
-// TestRetryAfterIsTheQueuesTime: what a full server answers is how long its queue takes by what choices took so far;
-// the first of them counted an eighth.
+// TestRetryAfterIsTheQueuesTime: a full server answers with the expected time of its queue, from the durations of
+// earlier choices; the first of them counted an eighth.
 func TestRetryAfterIsTheQueuesTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine.New(&enginetest.Model{Delay: time.Second}, engine.Options{MaxBatch: 2, MaxQueue: 4})

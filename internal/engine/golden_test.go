@@ -109,7 +109,7 @@ func (c *generateCase) request() engine.Request {
 	return r
 }
 
-// outcome is what a client of the text layer sees.
+// outcome is the result that a client of the text layer sees.
 type outcome struct {
 	events  []engine.Event
 	text    string

@@ -109,7 +109,7 @@ func TestSlowReadersDoNotKeepNewRequestsOut(t *testing.T) {
 	}
 }
 
-// readSlowly takes what a stream buffers, together somewhat more than the engine generates.
+// readSlowly reads a stream a little faster than the engine generates.
 func readSlowly(ctx context.Context, s *engine.Stream) {
 	for n := 0; ; n++ {
 		if _, err := s.Next(ctx); err != nil {

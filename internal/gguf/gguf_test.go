@@ -51,7 +51,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestHostileHeaders: each fault is an error that says what is wrong, and none takes memory for what a count
+// TestHostileHeaders: each fault is an error that names it, and none takes memory for what a count
 // claims.
 func TestHostileHeaders(t *testing.T) {
 	le := binary.LittleEndian
@@ -126,7 +126,7 @@ func TestNestingIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzRead: no input makes Read panic, and what it accepts is inside the file, aligned and apart.
+// FuzzRead: no input makes Read panic, and accepted tensors are inside the file, aligned and disjoint.
 func FuzzRead(f *testing.F) {
 	f.Add(small())
 	f.Add(gguftest.Write([]gguftest.Key{{Name: "general.alignment", Value: uint32(64)}}, nil))

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// big is a model in two shards, the header of one longer than what is asked for first.
+// big is a model in two shards, the header of one longer than the first request.
 func big() map[string][]byte {
 	files := tiny()
 	files["model-1.safetensors"] = shard(strings.Repeat("long", firstBytes/4), 50000)

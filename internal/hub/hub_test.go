@@ -216,7 +216,7 @@ func shard(tensor string, n int) []byte {
 	return append(b, noise(n)...)
 }
 
-// tiny is a model in two shards, with what stands beside and is not needed.
+// tiny is a model in two shards, with other files that are not needed.
 func tiny() map[string][]byte {
 	return map[string][]byte{
 		"config.json":                       []byte(`{"model_type":"llama"}`),
@@ -252,7 +252,7 @@ func pullAll(t *testing.T, c *Client) *Snapshot {
 	return s
 }
 
-// wantFiles compares a snapshot with what the hub has.
+// wantFiles compares a snapshot with the files of the hub.
 func (h *fakeHub) wantFiles(s *Snapshot, names ...string) {
 	h.t.Helper()
 	if got, want := strings.Join(s.Files, " "), strings.Join(names, " "); got != want {

@@ -270,7 +270,7 @@ func TestCancel(t *testing.T) {
 }
 
 // TestChaos has servers that fail in every way by chance. However often a pull has to
-// be called, what it brings in the end is right, and no wrong blob is ever there.
+// be called, the final files are right, and no wrong blob is ever in the cache.
 func TestChaos(t *testing.T) {
 	for seed := range uint64(8) {
 		h := newHub(t, tiny())

@@ -192,7 +192,7 @@ func TestCachedWantsAllWeights(t *testing.T) {
 		_, err := c.Cached(repo, "")
 		wantKind(t, err, NotCached, test.want)
 	}
-	h.wantFiles(pullAll(t, c), needed...) // what is missing comes again
+	h.wantFiles(pullAll(t, c), needed...) // missing files are downloaded again
 }
 
 func TestAnInterruptedPullLeavesTheRefAlone(t *testing.T) {

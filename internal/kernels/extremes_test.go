@@ -200,7 +200,7 @@ func TestProductsOverflow(t *testing.T) {
 	})
 }
 
-// TestGateOfOddNumbers: all variants give what is not a number, infinite or zero as Go does.
+// TestGateOfOddNumbers: all variants return NaN, infinities and zeros as Go does.
 func TestGateOfOddNumbers(t *testing.T) {
 	reference := *kernels.For(isa.Portable())
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {

@@ -147,7 +147,7 @@ func TestRowLoopsStayInside(t *testing.T) {
 	})
 }
 
-// TestInterleavedSumsStayInside is TestStaysInside for floats that meet weights in bands.
+// TestInterleavedSumsStayInside is TestStaysInside for floats that are multiplied by interleaved weights.
 func TestInterleavedSumsStayInside(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {

@@ -80,7 +80,7 @@ func value(scope uint64, tokens []int32) float32 {
 	return float32(v & 0xfffff)
 }
 
-// store writes what a pass would, from token n on.
+// store writes the values of a pass, from token n on.
 func (r *request) store(c *Cache, n int) {
 	slots := make([]int32, len(r.tokens)-n)
 	for l, kv := range c.Layers() {
@@ -98,7 +98,7 @@ func (r *request) store(c *Cache, n int) {
 	}
 }
 
-// check reads back what the committed tokens of r should have.
+// check reads the values of r's committed tokens and compares them.
 func (r *request) check(t require, c *Cache) {
 	t.Helper()
 	if r.seq.Len() != len(r.tokens) || r.seq.Committed() != r.committed {
@@ -106,7 +106,7 @@ func (r *request) check(t require, c *Cache) {
 	}
 	for l, kv := range c.Layers() {
 		from := 0
-		if window := c.config.Layers[l].Window; window > 0 { // what the next token sees
+		if window := c.config.Layers[l].Window; window > 0 { // the positions that the next token sees
 			from = max(0, r.committed-window+1)
 		}
 		slots := make([]int32, r.committed-from)

@@ -170,7 +170,7 @@ func (f *fleet) offered(scope uint64, prompt []int32) int {
 	return best
 }
 
-// TestWindowsHoldBoundedPages generates far beyond a window with the least of pages.
+// TestWindowsHoldBoundedPages generates far beyond a window with the minimum of pages.
 func TestWindowsHoldBoundedPages(t *testing.T) {
 	for name, layers := range layouts {
 		config := Config{Layers: layers, PageTokens: 4}
@@ -240,7 +240,7 @@ func TestReuseWithoutTheBeginning(t *testing.T) {
 		prompt = append(prompt, int32(i))
 	}
 	other := c.NewSequence(0)
-	if err := other.Reserve(4*c.Available(), 64); err != nil { // evicts what is not held
+	if err := other.Reserve(4*c.Available(), 64); err != nil { // evicts pages without references
 		t.Fatal(err)
 	}
 	again := c.NewSequence(0)

@@ -20,7 +20,7 @@ func newStateCache(t require, pages, slots int, b *Backing) *Cache {
 	return c
 }
 
-// fill writes what a pass would: the state after tokens.
+// fill writes the state after tokens, as a pass does.
 func (r *request) fill(c *Cache, slot int32, tokens []int32) {
 	for i, t := range c.States() {
 		row := t.Row(int(slot))
@@ -85,7 +85,7 @@ func (r *request) checkSpan(t *rapid.T, c *Cache, span backend.StateSpan, n int)
 // cut, freed, reused and evicted, each pass reads the state after the tokens that are committed.
 func TestStatesAreThoseOfTheirTokens(t *testing.T) {
 	reused := 0
-	for range 20 { // what is wrong needs several steps in a certain order
+	for range 20 { // a fault needs several steps in a certain order
 		rapid.Check(t, func(t *rapid.T) { reused += runStates(t, anyStateCache(t, nil), func() {}) })
 	}
 	if reused == 0 {

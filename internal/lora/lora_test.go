@@ -234,7 +234,7 @@ func TestStartsAsPEFT(t *testing.T) {
 	}
 }
 
-// TestSaveAndOpen: what was saved is what is opened, fields and elements.
+// TestSaveAndOpen: an opened adapter has the fields and elements that were saved.
 func TestSaveAndOpen(t *testing.T) {
 	root := skeleton(t, llama).Root
 	config := &Config{R: 3, Alpha: 6, Dropout: 0.25, RSLoRA: true, Targets: Names{AllLinear: true}, Exclude: Names{Pattern: `.*mlp.*`},
@@ -263,7 +263,7 @@ func TestSaveAndOpen(t *testing.T) {
 	}
 }
 
-// TestCopiesOfTheHead: PEFT saves the base's head beside its adapter.
+// TestCopiesOfTheHead: PEFT saves the base's head together with its adapter.
 func TestCopiesOfTheHead(t *testing.T) {
 	root := skeleton(t, llama).Root
 	config := &Config{R: 2, Alpha: 2, Targets: Names{List: []string{"lm_head"}}}
@@ -310,7 +310,7 @@ func same(t *testing.T, a, b *Adapter) {
 	}
 }
 
-// TestOpenSaysWhatIsWrong breaks a folder in every way that is told apart.
+// TestOpenSaysWhatIsWrong breaks a folder in every way that has an error of its own.
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	root := skeleton(t, llama).Root
 	config := &Config{R: 2, Alpha: 2, Targets: Names{List: []string{"q_proj"}}}

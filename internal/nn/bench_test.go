@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// BenchmarkToken is one generated token of a tiny model: what the rules cost beside the
+// BenchmarkToken generates one token with a tiny model: the cost of the rules without the
 // arithmetic.
 func BenchmarkToken(b *testing.B) {
 	x := newSteps(b, meta.CausalLMSpec{})

@@ -7,7 +7,7 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// TestCompileErrorsOfLeads: a block beside embeddings that its spec does not fit names the place.
+// TestCompileErrorsOfLeads: if the spec of a block with embeddings as input is wrong, the error names the place.
 func TestCompileErrorsOfLeads(t *testing.T) {
 	const layer = "model.layers.1"
 	blockOf := func(m *meta.Module) *meta.BlockSpec { return m.Find(layer).Spec.(*meta.BlockSpec) }

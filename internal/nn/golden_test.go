@@ -162,7 +162,7 @@ func checkBatch(t *testing.T, m *machine, prompts []golden.Prompt) {
 	}
 }
 
-// checkPadding runs the padded rows without their padding: that is what the reference
+// checkPadding runs the padded rows without their padding, which is what the reference
 // asserts equal.
 func checkPadding(t *testing.T, m *machine, g *golden.Model, near nearFunc) {
 	var works []work

@@ -34,7 +34,7 @@ func mixtures(b *meta.Builder, i int) {
 	experts(b, meta.MoESpec{Count: 9, TopK: 3, Act: meta.ActSiLU}, false)
 }
 
-// TestGuessesAreWhatTheNextRouterChooses, if what is between adds nothing to the hidden states. They change no bit.
+// TestGuessesAreWhatTheNextRouterChooses if the layers between add nothing to the hidden states. They change no bit.
 func TestGuessesAreWhatTheNextRouterChooses(t *testing.T) {
 	root := decoder(t, meta.CausalLMSpec{}, mixtures)
 	plain := newRandom(root)

@@ -260,7 +260,7 @@ func view(t testing.TB, p loader.BoundTensor) backend.Part {
 	return backend.Part{Matrix: backend.Matrix{Tensor: x, Transposed: p.Transposed}, Into: p.Into}
 }
 
-// quantised is a weight of codes with what stands beside them.
+// quantised is a weight of codes with its companions.
 func quantised(t testing.TB, p loader.BoundTensor, codes []byte) backend.Matrix {
 	t.Helper()
 	shape := p.Quant.Matrix(p.Tensor.Shape)

@@ -27,7 +27,7 @@ func piece(begin, end int, dims ...int) backend.Part {
 	return backend.Part{Matrix: backend.Matrix{Tensor: t}, Into: meta.RowRange{Begin: begin, End: end}}
 }
 
-// TestPiecesThatDoNotFit: whoever brings weights is told which parameter is wrong.
+// TestPiecesThatDoNotFit: the error names the parameter.
 func TestPiecesThatDoNotFit(t *testing.T) {
 	root := build(t, func(b *meta.Builder) {
 		b.Runs(meta.KindSequential, nil)

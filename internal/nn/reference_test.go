@@ -223,7 +223,7 @@ func (r reference) latent(m *meta.Module, s *meta.AttentionSpec, x rows) rows {
 	return r.linear(m.Find(s.Out), attend(q, k, v, &all, nil, r.relative(m, &meta.AttentionSpec{}, x)))
 }
 
-// stretch is what a rope's frequencies are multiplied by, nil for nothing.
+// stretch returns the factors of a rope's frequencies, or nil.
 func (r reference) stretch(s *meta.RopeSpec) []float64 {
 	if s.Alpha == "" {
 		return nil

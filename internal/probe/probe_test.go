@@ -99,7 +99,8 @@ func TestEveryVariantComputes(t *testing.T) {
 	}
 }
 
-// TestProductsStayWithinTheMemory: products for many threads took more than the memory that a probe may take beside a model.
+// TestProductsStayWithinTheMemory: products for many threads took more than the memory that a probe may take next to
+// a model.
 func TestProductsStayWithinTheMemory(t *testing.T) {
 	var ledger hostmem.Ledger
 	const memory = 32 << 20
@@ -206,7 +207,7 @@ func TestANoisyMomentChoseSmallReads(t *testing.T) {
 	}
 }
 
-// TestADamagedDiskFileIsIgnored: the rate of a disk is kept for all its files; what is damaged counts
+// TestADamagedDiskFileIsIgnored: the rate of a disk is kept for all its files; a damaged file counts
 // as none.
 func TestADamagedDiskFileIsIgnored(t *testing.T) {
 	path, other, folder := file(t, 1000), file(t, 10), t.TempDir()
@@ -293,9 +294,9 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// TestAProbeInAFewMegabytesReadTheCaches: every round writes past the caches what it then reads, all of it, and
-// the memory of a thread does not depend on how many read. Before, a start whose system was slow to give
-// memory read 32 MiB again and again, at twice the rate of memory on a Zen 5.
+// TestAProbeInAFewMegabytesReadTheCaches: every round writes the file past the caches before it reads it, all of it,
+// and the memory of a thread does not depend on how many read. Before, a start whose system was slow to give memory
+// read 32 MiB again and again, at twice the rate of memory on a Zen 5.
 func TestAProbeInAFewMegabytesReadTheCaches(t *testing.T) {
 	parts := partsOf(hostmemBytes(t, 3<<20+64), 3)
 	for i, part := range parts {

@@ -65,7 +65,7 @@ func (s *server) session() (session *Session, out, err *bytes.Buffer) {
 	return &Session{Client: &Client{URL: s.URL}, Model: "m", Out: out, Err: err}, out, err
 }
 
-// typed is an input of a person who types messages.
+// typed is the input of a user who types messages.
 type typed []string
 
 func (in *typed) Interactive() bool { return true }
@@ -150,7 +150,7 @@ func TestAnErrorKeepsTheConversation(t *testing.T) {
 	}
 }
 
-// TestAnInterruptStopsTheAnswer and not the session; what was answered stays in the conversation.
+// TestAnInterruptStopsTheAnswer and not the session; the partial answer stays in the conversation.
 func TestAnInterruptStopsTheAnswer(t *testing.T) {
 	s := serve(t, "Once upon", "wait")
 	session, out, errs := s.session()

@@ -117,7 +117,7 @@ func TestTheScratchFileReusesPlaces(t *testing.T) {
 			list[i].Drop()
 		}
 	}
-	// A segment has one place at most. How many have one at once depends on what is read ahead.
+	// A segment has one place at most. How many have one at once depends on reads ahead.
 	if most := int64(count) * blockSize; c.scratch.end > most {
 		t.Errorf("got a scratch file of %d bytes, want at most %d", c.scratch.end, most)
 	}

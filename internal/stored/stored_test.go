@@ -65,7 +65,7 @@ func TestRowsKeepWhatAllRowsShare(t *testing.T) {
 }
 
 // TestACopyChangedTheScalesOfAPassThatReadTheMapping: two parts of a quantised piece, one in the mapping and one
-// in a copy, point to scales of their own; before, a promotion moved those of a pass that was computing.
+// in a copy, point to their own scales; before, a promotion moved those of a pass that was computing.
 func TestACopyChangedTheScalesOfAPassThatReadTheMapping(t *testing.T) {
 	codes := &loader.Tensor{Name: "w", DType: meta.Float8E4M3, Shape: []int{16, 32}, Size: 16 * 32}
 	scales := &loader.Tensor{Name: "w_scale", DType: meta.Float32, Shape: []int{16, 1}, Size: 64}

@@ -135,7 +135,7 @@ func TestTextsTakeFortyBytesAByte(t *testing.T) {
 			for _, special := range []bool{false, true} {
 				var err error
 				o := EncodeOptions{AddSpecialTokens: special, Reserve: func(int) error { return nil }}
-				_, _ = tok.EncodeIDs(text[:100], o) // what is kept for later
+				_, _ = tok.EncodeIDs(text[:100], o) // memory that is kept for later
 				size := allocated(func() { _, err = tok.EncodeIDs(text, o) })
 				if err == nil && size > uint64(40*len(text)) {
 					t.Errorf("%s: %d bytes for %d", name, size, len(text))

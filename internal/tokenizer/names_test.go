@@ -25,7 +25,7 @@ func TestNamesTogether(t *testing.T) {
 			}
 			next++
 		})
-		for i := range n / 2 { // the table grows beyond what it was made for
+		for i := range n / 2 { // the table grows beyond its first size
 			name := fmt.Sprintf("more %d", i)
 			table.set([]byte(name), int32(n+i))
 			want[name] = int32(n + i)

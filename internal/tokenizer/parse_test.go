@@ -105,7 +105,7 @@ func TestIDsOfAddedTokens(t *testing.T) {
 	}
 }
 
-// TestInvalidUTF8: what is no text counts as U+FFFD, as the reference's callers do.
+// TestInvalidUTF8: invalid bytes count as U+FFFD, as the reference's callers do.
 func TestInvalidUTF8(t *testing.T) {
 	tok := build(t, "")
 	e, err := tok.Encode("a\xffb", EncodeOptions{})

@@ -27,7 +27,7 @@ func withBytes(t *testing.T) *Tokenizer {
 	return tok
 }
 
-// streamAll joins what a stream says, its retractions and its flush.
+// streamAll joins the output of a stream, its retractions and its flush.
 func streamAll(s *Stream, ids []int32) (shown string, retracted int, flushed string) {
 	for _, id := range ids {
 		text, _, err := s.Next(id)
@@ -93,7 +93,7 @@ func TestStreamLinear(t *testing.T) {
 	}
 }
 
-// TestStreamMatchesDecode: what a stream gives, flush included, is what Decode gives
+// TestStreamMatchesDecode: the output of a stream, flush included, equals that of Decode
 // of every reference text.
 func TestStreamMatchesDecode(t *testing.T) {
 	for _, path := range golden.Glob(t, "text/tokenizers/tiny-*/cases.json") {

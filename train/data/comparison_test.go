@@ -109,8 +109,8 @@ func TestComparisonsAreCutAndPadded(t *testing.T) {
 	}
 }
 
-// TestAPromptThatRepeatsAMessageWasAMistake: preference data such as ultrafeedback_binarized has the prompt as a text beside
-// conversations that begin with it. As in TRL, the conversations count.
+// TestAPromptThatRepeatsAMessageWasAMistake: preference data such as ultrafeedback_binarized has the prompt as a text
+// next to conversations that begin with it. As in TRL, the conversations count.
 func TestAPromptThatRepeatsAMessageWasAMistake(t *testing.T) {
 	r, err := parseComparison([]byte(`{"prompt":"q","prompt_id":"x","score_chosen":9,
 		"chosen":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}],

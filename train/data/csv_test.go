@@ -76,7 +76,7 @@ func TestCSVRecords(t *testing.T) {
 	}
 }
 
-// TestCSVErrors: errors name the line and what is wrong.
+// TestCSVErrors: errors name the line and the fault.
 func TestCSVErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"text,text\na,b\n", `line 1: got the column "text" twice`},

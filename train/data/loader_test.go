@@ -224,7 +224,7 @@ func TestRanksShuffleAlike(t *testing.T) {
 	}
 }
 
-// epochs notes what it is told.
+// epochs records the epochs that it is given.
 type epochs struct {
 	Slice[int]
 	told []int

@@ -181,7 +181,7 @@ func TestEveryTemplateLearnsItsAnswers(t *testing.T) {
 	}
 }
 
-// TestGenerationBlocks: a template that marks its answers says what is learned.
+// TestGenerationBlocks: a template that marks its answers determines the learned tokens.
 func TestGenerationBlocks(t *testing.T) {
 	const template = `{%- for m in messages %}{% if m.role == "assistant" %}<a>{% generation %}{% if m.reasoning_content %}({{ m.reasoning_content }}){% endif %}` +
 		`{% endgeneration %}{% generation %}{{ m.content | trim }}{% endgeneration %}</a>{% else %}<u>{{ m.content }}</u>{% endif %}{% endfor %}`

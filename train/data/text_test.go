@@ -29,7 +29,7 @@ func (letters) Encode(text string, special bool) (ids []int32, spans [][2]int, e
 	return ids, spans, nil
 }
 
-// shown writes a sequence with what is not learned in brackets.
+// shown writes a sequence with tokens that are not learned in brackets.
 func shown(s Sequence) string {
 	var b strings.Builder
 	in := false

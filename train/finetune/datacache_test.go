@@ -18,7 +18,7 @@ import (
 	"github.com/heftai/heft/train/data"
 )
 
-// cachedRun trains with a cache and returns what the run said and its weights.
+// cachedRun trains with a cache and returns the run's output and weights.
 func cachedRun(t *testing.T, cache string, change func(o *Options), files ...string) (said string, weights []byte) {
 	t.Helper()
 	dir := filepath.Join(golden.Module(t), "testdata", "golden", "train", "preference")
@@ -129,7 +129,7 @@ func TestSmallDataIsNotCached(t *testing.T) {
 	}
 }
 
-// TestTheCacheForgets removes what was not used for the longest time.
+// TestTheCacheForgets the files that were not used for the longest time.
 func TestTheCacheForgets(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()

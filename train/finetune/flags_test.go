@@ -135,7 +135,7 @@ func TestAMisspelledTargetOfLoRAIsRejected(t *testing.T) {
 	}
 }
 
-// FuzzLoRA: what is taken has a rank.
+// FuzzLoRA: accepted settings have a rank.
 func FuzzLoRA(f *testing.F) {
 	for _, s := range []string{"r=16,alpha=32", "r=4,rslora,targets=q_proj+v_proj,layers=0+1,dropout=0.1", "r=1,exclude=a,rslora=false", ",", "r=,"} {
 		f.Add(s)

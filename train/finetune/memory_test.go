@@ -94,7 +94,8 @@ func TestTheMinimumOfLoRACountsTheAdapter(t *testing.T) {
 	}
 }
 
-// TestLogitsTakeASixteenthOfTheLimit: beside a base within a third of its weights, logits of all rows took a tenth of the memory.
+// TestLogitsTakeASixteenthOfTheLimit: with a base within a third of its weights, logits of all rows took a tenth of
+// the memory.
 func TestLogitsTakeASixteenthOfTheLimit(t *testing.T) {
 	m := skeletonOf(t) // a vocabulary of 32,000
 	for _, c := range []struct {

@@ -18,8 +18,8 @@ import (
 	"github.com/heftai/heft/loader"
 )
 
-// TestGoldenRewardModels trains reward models beside TRL's RewardTrainer: losses by step within 1e-5, and
-// the metrics. The result has the names of transformers' sequence classification.
+// TestGoldenRewardModels compares the training of reward models with TRL's RewardTrainer: losses by step within 1e-5,
+// and the metrics. The result has the names of transformers' sequence classification.
 func TestGoldenRewardModels(t *testing.T) {
 	reward, preference := golden.Own(t, "train", "reward"), golden.Own(t, "train", "preference")
 	var trace struct {

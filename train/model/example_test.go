@@ -130,7 +130,7 @@ func open() (*model.Model, *data.Tokenizer, error) {
 	return m, words, err
 }
 
-// teach trains what is trainable of m on one question and its answer.
+// teach trains the trainable parameters of m on one question and its answer.
 func teach(m *model.Model, words *data.Tokenizer, question, answer string) error {
 	chat := text.Conversation{Messages: []text.Message{text.User(question), text.Assistant(answer)}}
 	s, err := words.TokenizeConversation(chat, data.TextOptions{})

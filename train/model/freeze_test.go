@@ -23,8 +23,8 @@ func ownModel(t *testing.T, name string) string {
 
 func someBatch(ids ...int) Batch { return Batch{IDs: ids, Length: len(ids)} }
 
-// TestFrozenParametersStayInTheCheckpoint: what is trained gets the gradients it gets when
-// everything is, what is frozen is no parameter, and the checkpoint is whole all the same.
+// TestFrozenParametersStayInTheCheckpoint: trained parameters get the gradients they get when
+// everything is trained, frozen weights are not parameters, and the checkpoint has all weights.
 func TestFrozenParametersStayInTheCheckpoint(t *testing.T) {
 	for name, trained := range map[string]string{
 		"deepseek-v3": "layers.1.mlp.experts", "gpt-oss": "layers.0.self_attn", "gemma2": "norm", "qwen3-moe": "embed_tokens", "gpt-neox": "layers.1.",

@@ -16,7 +16,7 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// adapted returns the model of a folder with an adapter beside frozen weights.
+// adapted returns the model of a folder with an adapter on frozen weights.
 func adapted(t *testing.T, dir string, options ...Option) *Model {
 	t.Helper()
 	m, err := openFile(t, dir, dir, append([]Option{Freeze(func(string) bool { return true })}, options...)...)

@@ -78,7 +78,7 @@ func TestGoldenLoRATraces(t *testing.T) {
 	}
 }
 
-// trained compares what was trained with the fixture's final adapter and merged weights.
+// trained compares the result with the fixture's final adapter and merged weights.
 func trained(t *testing.T, m *Model, r traceRun, dir string) {
 	t.Helper()
 	limit := 3e-6
@@ -190,7 +190,7 @@ func spread(m *Model) {
 }
 
 // TestAdapterGradientsAreSlopes compares them with differences of losses, on a base whose
-// parameters are on the heap: these get none, and stay what they are.
+// parameters are on the heap: these get none, and do not change.
 func TestAdapterGradientsAreSlopes(t *testing.T) {
 	m := open(t, smallLlama(t))
 	err := m.AddLoRA(LoRAConfig{R: 2, Alpha: 6, RSLoRA: true, AllLinear: true, Exclude: []string{"up_proj"}, Ranks: []LoRAOverride{{"v_proj", 5}}}, rng.New(5))

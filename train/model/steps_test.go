@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// stateGolden is what golden.json says of models whose layers have a state, beside what it says of all.
+// stateGolden has the fields of golden.json for models whose layers have a state, in addition to those of all.
 type stateGolden struct {
 	microBatch
 	Steps *struct {

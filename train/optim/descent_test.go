@@ -61,7 +61,7 @@ func TestSteppingInPartsChangesNothing(t *testing.T) {
 	}
 }
 
-// TestStateBytesAreThoseOfTheState: what an optimizer says of its memory is what a step makes.
+// TestStateBytesAreThoseOfTheState: an optimizer predicts the memory that a step allocates.
 func TestStateBytesAreThoseOfTheState(t *testing.T) {
 	makers := maps.Clone(every)
 	makers["plain SGD"] = func(p []Param) (*Descent, error) { return NewSGD(p, SGDOptions{LR: 0.1}) }

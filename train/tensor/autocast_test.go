@@ -87,7 +87,7 @@ func TestAutocastEndsAndNests(t *testing.T) {
 	}
 }
 
-// TestGradientsOverflowInFloat16: what a loss scale is too large for becomes infinite in
+// TestGradientsOverflowInFloat16: gradients for which a loss scale is too large become infinite in
 // the gradients, as in torch, and not in bfloat16.
 func TestGradientsOverflowInFloat16(t *testing.T) {
 	for p, infinite := range map[Precision]bool{Float32: false, BFloat16: false, Float16: true} {

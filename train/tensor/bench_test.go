@@ -52,7 +52,7 @@ func BenchmarkMatMul(b *testing.B) {
 	}
 }
 
-// BenchmarkCrossEntropy shows what a pass allocates with logits and without.
+// BenchmarkCrossEntropy measures the allocations of a pass with logits and without.
 func BenchmarkCrossEntropy(b *testing.B) {
 	const rows, width, classes = 1024, 64, 32000
 	x, w := random(1, rows, width), random(2, classes, width)

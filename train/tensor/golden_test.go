@@ -52,7 +52,7 @@ type goldenRun struct {
 	arrays map[string]goldenArray
 	tape   *Tape
 	params map[string]*Parameter
-	after  map[string][]float32 // results beside out
+	after  map[string][]float32 // results in addition to out
 }
 
 func newGoldenRun(t *testing.T, c goldenCase, variant string) *goldenRun {
@@ -87,7 +87,7 @@ func (g *goldenRun) ints(name string) []int {
 	return v
 }
 
-// num is an attribute, or what it is by default.
+// num returns an attribute, or its default.
 func (g *goldenRun) num(name string, otherwise float64) float64 {
 	if v, ok := g.c.Attrs[name].(float64); ok {
 		return v

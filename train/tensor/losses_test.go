@@ -113,7 +113,7 @@ func (m *moving) Release(bool) error {
 	return nil
 }
 
-// TestEvaluationWithoutNoGradIsCollected: the tape does not keep what the caller drops.
+// TestEvaluationWithoutNoGradIsCollected: the tape does not keep tensors that the caller drops.
 func TestEvaluationWithoutNoGradIsCollected(t *testing.T) {
 	tp, w, freed := NewTape(Options{}), random(1, 64, 64), 0
 	batch := func() weak.Pointer[Tensor] {

@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/train/track"
 )
 
-// A tracker by name writes what a run measures, here one JSON object a line.
+// A tracker by name writes the metrics of a run, here one JSON object per line.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "run-*")
 	if err != nil {

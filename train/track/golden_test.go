@@ -59,7 +59,7 @@ func TestGoldenTensorboard(t *testing.T) {
 	golden.Count(t, "train/tensorboard", n)
 }
 
-// check compares the payload with what is written here for the same event.
+// check compares the payload with that of our writer for the same event.
 func (w *record) check(t *testing.T, i int, payload []byte) {
 	t.Helper()
 	if len(payload) != int(w.Length) || hex.EncodeToString(payload) != w.Payload {

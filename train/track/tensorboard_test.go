@@ -138,7 +138,7 @@ func settingsOf(t *testing.T, text string) Values {
 	return settings
 }
 
-// TestGoldenTrackerFiles logs what the reference's tracker was given: numbers, a text, a
+// TestGoldenTrackerFiles logs the values that the reference's tracker got: numbers, a text, a
 // group. The files have its names, but for times and hosts, and the settings its form.
 func TestGoldenTrackerFiles(t *testing.T) {
 	n := 0

@@ -88,7 +88,7 @@ func endpointCases(t *testing.T) []endpointCase {
 	}
 }
 
-// varies is what differs between equal answers: names, times, and what was cached.
+// varies has the fields that differ between equal answers: names, times and cached tokens.
 var varies = regexp.MustCompile(`"(id|created|created_at|completed_at)":("[^"]*"|\d+)|"(prompt|input)_tokens_details":\{[^}]*\}`)
 
 // ask sends a body with further fields, which replace the usual ones. It returns the status, the

@@ -92,7 +92,7 @@ func BenchmarkPromptProducts(b *testing.B) {
 	}
 }
 
-// BenchmarkExperts is what a mixture's experts do for so many tokens each: weights that no cache
+// BenchmarkExperts measures the experts of a MoE layer with so many tokens each: weights that no cache
 // holds, read once.
 func BenchmarkExperts(b *testing.B) {
 	const hidden, inner, experts = 1024, 2048, 16

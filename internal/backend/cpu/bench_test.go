@@ -253,7 +253,7 @@ func benchmarkAttention(b *testing.B, variant string, kvHeads int, dtype meta.DT
 	b.ReportMetric(products*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOPS")
 }
 
-// BenchmarkSmall is what an operation costs beside its arithmetic.
+// BenchmarkSmall measures the cost of an operation without its arithmetic.
 func BenchmarkSmall(b *testing.B) {
 	for _, threads := range []int{1, 2} {
 		b.Run(fmt.Sprint(threads), func(b *testing.B) {

@@ -128,7 +128,7 @@ func productOf(t *testing.T, b *Backend, w backend.Matrix, tokens int, round boo
 	return y.Data
 }
 
-// TestCodedSizesAgree: the plan counts what the coder makes.
+// TestCodedSizesAgree: the plan counts the sizes that the coder writes.
 func TestCodedSizesAgree(t *testing.T) {
 	for cols := 1; cols < 700; cols++ {
 		if got, want := meta.CodedRowBytes(cols), int64(coded.RowBytes(cols)); got != want {

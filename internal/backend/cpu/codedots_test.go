@@ -12,8 +12,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// TestDotsOfCodesHaveTheBitsOfABatch: what up to 32 tokens get of rows of codes is what they get in a batch of 100, whose kernels
-// unpack the weights, also of rows and columns inside a weight.
+// TestDotsOfCodesHaveTheBitsOfABatch: products of up to 32 tokens with rows of codes equal those in a batch of 100,
+// whose kernels unpack the weights, also of rows and columns inside a weight.
 func TestDotsOfCodesHaveTheBitsOfABatch(t *testing.T) {
 	const in, out = 288, 150
 	r := rand.New(rand.NewPCG(28, 12))

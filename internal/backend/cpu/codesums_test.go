@@ -14,8 +14,9 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// TestSumsOfCodesHaveTheBitsOfABatch: what up to 32 tokens get of transposed integer codes is what they get in a batch of 100,
-// whose kernels unpack the weights; also with groups in any order, and more of them than tables are kept for.
+// TestSumsOfCodesHaveTheBitsOfABatch: products of up to 32 tokens with transposed integer codes equal those in a
+// batch of 100, whose kernels unpack the weights; also with groups in any order, and more of them than tables are
+// kept for.
 func TestSumsOfCodesHaveTheBitsOfABatch(t *testing.T) {
 	const in, out = 288, 256
 	r := rand.New(rand.NewPCG(28, 11))

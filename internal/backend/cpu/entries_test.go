@@ -222,7 +222,7 @@ func TestAttentionToEntries(t *testing.T) {
 	}
 }
 
-// TestStreams compares the weights of hyper-connections and what they mix with the definition.
+// TestStreams compares the weights and results of hyper-connections with the definition.
 func TestStreams(t *testing.T) {
 	b, err := New(Options{Threads: 2})
 	if err != nil {

@@ -173,7 +173,7 @@ func difference(before, after *metrics.Float64Histogram) (count uint64, longest,
 	return count, longest, most, sum / math.Max(float64(count), 1)
 }
 
-// TestDifferenceOfStops: what was there before does not count.
+// TestDifferenceOfStops: earlier stops do not count.
 func TestDifferenceOfStops(t *testing.T) {
 	h := func(counts ...uint64) *metrics.Float64Histogram {
 		return &metrics.Float64Histogram{Counts: counts, Buckets: []float64{0, 1, 2, 4}}

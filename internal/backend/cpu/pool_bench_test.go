@@ -28,7 +28,7 @@ func onTwoNodes(threads int) *topology.Layout {
 	return l
 }
 
-// BenchmarkPoolTask is what it costs to share a task of no work: with threads that the system
+// BenchmarkPoolTask measures the cost of sharing a task without work: with threads that the system
 // places, and with those that keep to a node.
 func BenchmarkPoolTask(b *testing.B) {
 	for _, threads := range []int{1, 2, 64} {

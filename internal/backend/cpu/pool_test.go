@@ -85,7 +85,7 @@ type uneven struct {
 	done  atomic.Int32
 	units int
 	slow  int
-	left  atomic.Int32 // what was left when the slow unit ended
+	left  atomic.Int32 // the units left when the slow unit ended
 }
 
 func (t *uneven) run(_ *worker, unit int) {

@@ -17,7 +17,7 @@ import (
 // BenchmarkSignals sends signals to the process while it computes on all processors, and reports
 // how long it took until a goroutine had each: one that waits for a signal, as one that waits
 // for a request, gets its turn between kernels. "nothing" is a loop that can be stopped anywhere
-// and yields all the time: what the system itself takes to run another thread beside busy ones.
+// and yields all the time: the time that the system takes to run another thread next to busy ones.
 func BenchmarkSignals(b *testing.B) {
 	b.Run("nothing", func(b *testing.B) {
 		signals(b, "go", func(be *Backend, _ *pauseMemory) func() {

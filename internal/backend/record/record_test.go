@@ -80,7 +80,7 @@ func TestOverwrittenOperandsAreKept(t *testing.T) {
 	}
 }
 
-// TestMemoryGoesRound: what was taken for one record serves the next, and shadows are
+// TestMemoryGoesRound: the memory of one record serves the next, and shadows are
 // zeros again.
 func TestMemoryGoesRound(t *testing.T) {
 	r := open(t)
@@ -404,7 +404,7 @@ func TestSumsWithALearnedScale(t *testing.T) {
 	if got, want := r.Gradient(part).F32(), []float32{14, 28, 56}; !slices.Equal(got, want) {
 		t.Errorf("gradient of the part %v, want %v", got, want)
 	}
-	if got := weights.gradient.F32()[0]; got != 5+(3+1)*(1-2+2) { // added to what was there
+	if got := weights.gradient.F32()[0]; got != 5+(3+1)*(1-2+2) { // added to the existing values
 		t.Errorf("gradient of the weight %v, want 9", got)
 	}
 }

@@ -108,7 +108,7 @@ func (f frame) variable(name string) access {
 	return f.access(id)
 }
 
-// enter returns what to run when the frame is entered: it gives the variables their
+// enter returns the function to run when the frame is entered. It gives the variables their
 // first values.
 func (f frame) enter() func(e *env) {
 	type step struct {

@@ -223,7 +223,7 @@ func (l *loopContext) size(st *state) (int, error) {
 	return l.length, nil
 }
 
-// attr returns an attribute of `loop`, or false if it has none of that name.
+// attr returns an attribute of `loop`, or false if there is none of that name.
 func (l *loopContext) attr(st *state, name string) (Value, bool, error) {
 	switch name {
 	case "index0":

@@ -92,7 +92,7 @@ func (c *compiler) callBlock(s *callStmt, f frame) execFn {
 	}
 }
 
-// generation marks what the model wrote. It is a function like a call block's,
+// generation compiles a generation block, which marks the model's answer. It is a function like a call block's,
 // so its variables are its own, but prints its body in place.
 func (c *compiler) generation(s *generationStmt, f frame) execFn {
 	code := c.macroCode(&s.macroDef, s.stmtLine(), f)

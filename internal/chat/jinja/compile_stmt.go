@@ -219,7 +219,7 @@ func (c *compiler) setBlock(s *setBlockStmt, f frame) execFn {
 
 // captured compiles the body of a set or filter block in its own frame: it runs
 // the body, catches its output and passes it through the filters. A break or
-// continue in the body loses what was caught.
+// continue in the body discards the output.
 func (c *compiler) captured(body []stmt, x *filterExpr, in frame) func(e *env) (Value, signal, error) {
 	run := c.statements(body, in)
 	filter := c.capturedFilter(x, in)
@@ -304,7 +304,7 @@ func (c *compiler) with(s *withStmt, f frame) execFn {
 	}
 }
 
-// autoescape returns allowed as long as it turns escaping off, which it is anyway.
+// autoescape compiles the autoescape tag, which may only turn escaping off, as it is by default.
 func (c *compiler) autoescape(s *autoescapeStmt, f frame) execFn {
 	in := f.inner()
 	in.expr(s.option)

@@ -45,7 +45,7 @@ func filterAbs(_ *state, v Value, c *args) (Value, error) {
 	return nil, typeErrorf("bad operand type for abs(): '%s'", typeName(v))
 }
 
-// parsePythonInt returns int(s, base) for text, or false if s is no number.
+// parsePythonInt returns int(s, base) for text, or false if s is not a number.
 func parsePythonInt(s string, base int64) (Value, bool) {
 	s = strings.TrimFunc(s, IsSpace)
 	if len(s) > 4300 || base < 0 || base == 1 || base > 36 {
@@ -77,7 +77,7 @@ func parsePythonInt(s string, base int64) (Value, bool) {
 	return small(n), true
 }
 
-// parsePythonFloat returns float(s) for text, or false if s is no number.
+// parsePythonFloat returns float(s) for text, or false if s is not a number.
 func parsePythonFloat(s string) (float64, bool) {
 	s = strings.ToLower(strings.TrimFunc(s, IsSpace))
 	bare := strings.TrimLeft(s, "+-")

@@ -16,7 +16,7 @@ func selectingFilter(name string) filterFunc {
 	return nil
 }
 
-// deferred returns a generator over v that makes its function when the first item is
+// deferred returns a generator over v that creates its function when the first item is
 // asked for, and has no items at all if v is false.
 func deferred(st *state, name string, v Value, prepare func() (func(Value) (Value, bool, error), error)) Value {
 	var items *generator

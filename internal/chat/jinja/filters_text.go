@@ -174,7 +174,7 @@ func filterStripTags(st *state, v Value, c *args) (Value, error) {
 	return made(st, "", html.UnescapeString(strings.Join(fields(s, -1), " ")))
 }
 
-// cutBetween removes every stretch from open to the next end.
+// cutBetween removes every part of the text from open to the next end.
 func cutBetween(s, open, end string) string {
 	var b strings.Builder
 	for {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// subscriptable reports whether v may go unused: Python takes it for a mapping.
+// subscriptable reports whether v may be left unused, because Python treats it as a mapping.
 func subscriptable(v Value) bool {
 	switch v.(type) {
 	case *Dict, *List, *rangeValue, *undefined:

@@ -107,7 +107,7 @@ func makeNamespace(st *state, c *args) (Value, error) {
 	return ns, nil
 }
 
-// setAttr sets an attribute; names with a leading underscore are refused.
+// setAttr sets an attribute. It rejects names with a leading underscore.
 func (ns *namespace) setAttr(name string, v Value) error {
 	if len(name) > 0 && name[0] == '_' {
 		return failf(KindSecurity, "Chat templates cannot store underscore-prefixed attributes on a namespace, but got %s.", quote(name))
@@ -116,7 +116,7 @@ func (ns *namespace) setAttr(name string, v Value) error {
 	return nil
 }
 
-// cycler hands out its items in turn.
+// cycler returns its items in turn.
 type cycler struct {
 	items []Value
 	pos   int

@@ -26,7 +26,7 @@ const (
 var operators = []string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~",
 	"[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";"}
 
-// token is a piece of the template. Text is the data, name or unescaped string;
+// token is a token of the template. Text is the data, name or unescaped string;
 // value is a number's.
 type token struct {
 	kind  tokenKind

@@ -112,7 +112,7 @@ func (st *state) write(s string) error {
 	return nil
 }
 
-// capture runs f with an output of its own and returns what f wrote.
+// capture runs f with a new output and returns the text that f wrote.
 func (st *state) capture(f func() error) (string, error) {
 	outer := st.out
 	st.out = &strings.Builder{}

@@ -82,7 +82,7 @@ func editMethod(name string) textMethod {
 	return nil
 }
 
-// made counts a text that a method has made and gives it the type of v.
+// made counts the size of a method's result and gives it the type of v.
 func made(st *state, v Value, s string) (Value, error) { return like(v, s), st.grow(len(s)) }
 
 func plain(f func(string) string) textMethod {

@@ -143,7 +143,7 @@ func (p *parser) statements(ends []string) ([]stmt, error) {
 	}
 }
 
-// unknownTag says what tags would have been right; no name is the template's end.
+// unknownTag returns an error that lists the expected tags. An empty name is the end of the template.
 func (p *parser) unknownTag(name string, line int) error {
 	msg := "Unexpected end of template."
 	if name != "" {

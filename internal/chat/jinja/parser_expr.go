@@ -10,7 +10,7 @@ type tupleRules struct {
 	parens   bool
 }
 
-// targetRules say what may be left of an assignment.
+// targetRules say which targets an assignment may have.
 type targetRules struct {
 	namespace bool
 	tuples    bool

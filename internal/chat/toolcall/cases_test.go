@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A parserCase is a text and what is read from it, in the notation of events.
+// A parserCase is a text and the events that the parser reads from it.
 type parserCase struct{ name, family, prompt, text, want string }
 
 func parserCases() []parserCase {
@@ -57,7 +57,7 @@ func objectCases() []parserCase {
 	}
 }
 
-// damagedCases are about what becomes of texts that are no call, or half of one.
+// damagedCases are texts that are not a call, or half of one.
 func damagedCases() []parserCase {
 	return []parserCase{
 		{"no call at all", "hermes", "", "a <tool_call>oops</tool_call>", `"a <tool_call>oops</tool_call>"`},
@@ -122,7 +122,7 @@ func headCases() []parserCase {
 	}
 }
 
-// tagCases are about parameters between tags, and notations of their own.
+// tagCases have parameters between tags, and other special notations.
 func tagCases() []parserCase {
 	return []parserCase{
 		{"qwen-coder", "qwen-coder", "", "A\n<tool_call>\n<function=f>\n<parameter=s>\n 1\n\n</parameter>\n<parameter=n>\n1\n</parameter>\n<parameter=b>\nTrue\n</parameter>\n<parameter=o>\n{'a': None}\n</parameter>\n</function>\n</tool_call>",

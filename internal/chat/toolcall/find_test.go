@@ -31,7 +31,7 @@ func source(t testing.TB, file string) string {
 }
 
 // TestFind: a family of the table that reads its template back is taken, else what the
-// template teaches; a template that neither reads is said to be unread.
+// template teaches; a template that neither reads is reported as unread.
 func TestFind(t *testing.T) {
 	hermes := source(t, "templates/hermes")
 	const sentences = `{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls or [] %}
@@ -105,7 +105,7 @@ func TestRepeatedThoughtMarkers(t *testing.T) {
 	}
 }
 
-// TestFindOfDamagedTemplates: no template breaks what learns from it, and what is learned
+// TestFindOfDamagedTemplates: no template makes learning fail, and the notation that is learned
 // parses any text.
 func TestFindOfDamagedTemplates(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -136,7 +136,7 @@ func TestFindOfDamagedTemplates(t *testing.T) {
 	}
 }
 
-// BenchmarkFind is what the start of a server pays.
+// BenchmarkFind measures the cost at the start of a server.
 func BenchmarkFind(b *testing.B) {
 	for _, name := range []string{"templates/hermes", "unseen/arrow"} {
 		set := setOf(b, source(b, name))

@@ -3,7 +3,7 @@ package toolcall
 import "testing"
 
 // TestCallsWithoutAnEndWereNotLearned: tags, tables, YAML lists and Markdown headings without a text that
-// ends a call. It ends before the next call, the end of the section or what is no parameter.
+// ends a call. It ends before the next call, the end of the section, or text that is not a parameter.
 func TestCallsWithoutAnEndWereNotLearned(t *testing.T) {
 	for _, c := range []struct{ template, text, want string }{
 		{"no-end-tags", "Both.<|call|>f\n<arg name=\"s\">a<b</arg>\n<|call|>g\n<arg name=\"n\">7</arg>", "Both.\nf{\"s\": \"a<b\"}\ng{\"n\": 7}"},

@@ -25,7 +25,7 @@ func learned(t *testing.T, source string) *Family {
 }
 
 // readBack reads all that a template writes, without the table of families. It tells whether
-// the template writes calls, and what is read otherwise than it was meant.
+// the template writes calls, and the texts that are read differently than meant.
 func readBack(t *testing.T, source string) (writes bool, n int, problems []string) {
 	t.Helper()
 	family := learned(t, source)

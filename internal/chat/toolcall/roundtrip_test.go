@@ -114,7 +114,7 @@ func roundTrips(t *testing.T, source string, family *Family) int {
 	return n
 }
 
-// familyOf is what a server finds.
+// familyOf returns the notation that a server finds.
 func familyOf(t *testing.T, source string) *Family {
 	t.Helper()
 	template, err := chat.Parse(source)
@@ -293,7 +293,7 @@ func callID(family *Family, name string, i int) string {
 	return fmt.Sprintf("Id0Of0Nr%d", i)
 }
 
-// turnEnd is what the template of r writes after an answer of text.
+// turnEnd is the text that the template of r writes after an answer.
 func turnEnd(template *chat.Template, r chat.Request) string {
 	const answer = "An answer of text."
 	r.Messages = []chat.Value{r.Messages[0], chat.NewDict("role", "assistant", "content", answer)}
@@ -317,7 +317,7 @@ func cutTurn(family *Family, text, end string) string {
 	return text
 }
 
-// expected is s without what the template does not write, which cannot come back.
+// expected is s without the parts that the template does not write, which cannot be read back.
 func expected(family *Family, s shape, prompt, text string, got Message) Message {
 	want := Message{}
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/heftai/heft/internal/testenv"
 )
 
-// child names what a process of mpirun does in place of the tests.
+// child names the task that a process of mpirun runs instead of the tests.
 const child = "HEFT_TEST_MPI"
 
 func TestMain(m *testing.M) {

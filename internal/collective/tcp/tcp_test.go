@@ -152,7 +152,7 @@ func TestARankThatLeftIsNamed(t *testing.T) {
 func TestAContextEndsAnExchange(t *testing.T) {
 	for r, err := range launch(t, 2, func(ctx context.Context, c collective.Comm, l *Link) error {
 		if c.Rank() == 1 {
-			<-l.failing // never comes, and is told
+			<-l.failing // never comes, and gets an error
 			return l.cause()
 		}
 		ctx, cancel := context.WithCancel(ctx)

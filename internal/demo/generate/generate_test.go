@@ -47,7 +47,7 @@ func TestModelHasReadTheText(t *testing.T) {
 	}
 }
 
-// TestCleanVocabulary fails where the vocabulary beside the model is not that of text/.
+// TestCleanVocabulary fails if the vocabulary next to the model is not that of text/.
 func TestCleanVocabulary(t *testing.T) {
 	dir := t.TempDir()
 	if err := generate(t.Context(), dir, false, embedded, standard); err != nil {
@@ -119,7 +119,7 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestTeach takes two small steps and opens what they leave.
+// TestTeach takes two small steps and opens the model that they write.
 func TestTeach(t *testing.T) {
 	talks, sum, err := read()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/internal/gguf"
 )
 
-// openOlder opens a file of an architecture with two layers and the given tensors beside the embedding.
+// openOlder opens a file of an architecture with two layers and the given tensors in addition to the embedding.
 func openOlder(arch string, more gguf.Metadata, tensors ...string) (object, error) {
 	m := gguf.Metadata{"general.architecture": arch}
 	for key, n := range map[string]int64{"block_count": 2, "context_length": 64, "embedding_length": 32, "feed_forward_length": 128, "attention.head_count": 4} {

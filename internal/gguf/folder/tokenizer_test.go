@@ -13,7 +13,7 @@ import (
 	"github.com/heftai/heft/internal/tokenizer"
 )
 
-// A hubTokenizer is what a tokenizer.json has that a GGUF file keeps.
+// A hubTokenizer has the parts of a tokenizer.json that a GGUF file keeps.
 type hubTokenizer struct {
 	Added []struct {
 		ID      int

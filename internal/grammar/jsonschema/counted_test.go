@@ -66,7 +66,7 @@ func TestCountedItemsAndDynamicReferences(t *testing.T) {
 }
 
 // TestPatternsThatRepeatAClassManyTimesWereTooLarge: an automaton had a copy of the class for each
-// repetition, so that ^.{1,500}$, and a pattern beside minLength and maxLength, were a 400.
+// repetition, so that ^.{1,500}$, and a pattern together with minLength and maxLength, were a 400.
 func TestPatternsThatRepeatAClassManyTimesWereTooLarge(t *testing.T) {
 	long := func(n int) string { return `"` + strings.Repeat("é", n) + `"` }
 	for _, c := range []struct {

@@ -57,7 +57,7 @@ func laid(t *testing.T, schema string, l *jsonschema.Layout) *grammar.Grammar {
 	return g
 }
 
-// matches compares what a grammar matches.
+// matches compares the texts that a grammar matches.
 func matches(t *testing.T, g *grammar.Grammar, want map[string]bool) {
 	t.Helper()
 	for text, want := range want {

@@ -106,7 +106,7 @@ func kindName(p *attention.Paged) string {
 	return fmt.Sprint("format ", p.Format)
 }
 
-// TestPromptsStayInside runs what attention of prompts needs beside tiles on operands at the end of
+// TestPromptsStayInside runs the operations of prompts' attention other than tiles on operands at the end of
 // memory.
 func TestPromptsStayInside(t *testing.T) {
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {

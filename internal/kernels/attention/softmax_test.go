@@ -109,7 +109,7 @@ func TestRoundedAttention(t *testing.T) {
 	})
 }
 
-// TestSoftmaxBlocks: what a query gets does not depend on keys that it does not see.
+// TestSoftmaxBlocks: a query's result does not depend on keys that it does not see.
 func TestSoftmaxBlocks(t *testing.T) {
 	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
 		r := rand.New(rand.NewPCG(2, 5))

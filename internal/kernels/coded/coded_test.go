@@ -82,7 +82,7 @@ func TestDecodeRestoresEveryBit(t *testing.T) {
 }
 
 // TestEveryWordIsRestored has all 65536 words, so that each row has all 256 high bytes: those rows fit
-// only where their exceptions have the room of the rows beside them.
+// only if their exceptions fit in the units of neighbouring rows.
 func TestEveryWordIsRestored(t *testing.T) {
 	const cols, rows = 256, 16
 	for first := 0; first < 1<<16; first += cols {

@@ -67,7 +67,7 @@ func TestMulParts(t *testing.T) {
 	})
 }
 
-// TestPartsOfExtremes: large numbers keep their products, and what is not finite shows.
+// TestPartsOfExtremes: large numbers keep their products, and infinities and NaN are kept.
 func TestPartsOfExtremes(t *testing.T) {
 	eachParter(t, func(t *testing.T, set *kernels.Set, parts int) {
 		if parts != gemm.FloatParts {

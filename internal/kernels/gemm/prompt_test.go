@@ -38,7 +38,7 @@ func TestWidenColumns(t *testing.T) {
 	})
 }
 
-// TestSumPanels: a sum has the same bits whatever the rows, columns and pieces of k beside it,
+// TestSumPanels: a sum has the same bits whatever the other rows, columns and pieces of k,
 // and is right.
 func TestSumPanels(t *testing.T) {
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {

@@ -46,7 +46,7 @@ func TestMulBands(t *testing.T) {
 	}
 }
 
-// TestMulBandsNonFinite: a product with what is not finite is not finite either.
+// TestMulBandsNonFinite: a product with infinities or NaN is not finite either.
 func TestMulBandsNonFinite(t *testing.T) {
 	for _, s := range kerneltest.Variants() {
 		for name, packing := range kerneltest.BlockPackings {

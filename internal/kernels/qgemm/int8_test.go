@@ -155,7 +155,7 @@ func TestMulIntsExtremes(t *testing.T) {
 	}
 }
 
-// TestMulIntsNonFinite: what is not finite makes NaN of the products, zeros zero.
+// TestMulIntsNonFinite: infinities and NaN make products NaN, zeros make them zero.
 func TestMulIntsNonFinite(t *testing.T) {
 	for _, s := range kerneltest.Variants() {
 		if !s.QGEMM.HasInt8() {

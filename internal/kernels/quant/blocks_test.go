@@ -144,7 +144,7 @@ func TestPackBlocksVariants(t *testing.T) {
 	}
 }
 
-// TestPackBlocksNonFinite: what a block cannot hold is reported.
+// TestPackBlocksNonFinite: values that a block cannot hold are reported.
 func TestPackBlocksNonFinite(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for name, p := range kerneltest.BlockPackings {

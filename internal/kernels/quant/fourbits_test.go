@@ -43,7 +43,7 @@ func TestReadState(t *testing.T) {
 	}
 }
 
-// apart are matrices of the packings whose scales are tensors of their own and which have no other kernels.
+// apart are matrices of the packings whose scales are separate tensors and which have no other kernels.
 func apart(rows, cols int) map[string]*Packed {
 	random := rand.New(rand.NewPCG(5, 6))
 	bytes := func(n int) []byte {
@@ -165,7 +165,7 @@ func (p *Packed) apartValue(row, col int) float32 {
 
 func uint32At(b []byte, i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
 
-// BenchmarkUnpackApart widens formats whose scales are tensors of their own.
+// BenchmarkUnpackApart widens formats whose scales are separate tensors.
 func BenchmarkUnpackApart(b *testing.B) {
 	const rows, cols = 16, 4096
 	dst, scratch := mat.Floats{V: make([]float32, rows*cols), Stride: cols}, make([]float32, UnpackScratch)

@@ -10,7 +10,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/fetch"
 )
 
-// TestGainOfCodedWeights: as many coded bytes a second as plain ones gain what the bytes are fewer, a busy measurement
+// TestGainOfCodedWeights: at equal bytes per second the speedup is the ratio of the sizes; a busy measurement
 // among several does not decide, and variants without such kernels gain nothing that is known.
 func TestGainOfCodedWeights(t *testing.T) {
 	keep(t)

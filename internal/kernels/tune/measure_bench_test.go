@@ -8,7 +8,7 @@ import (
 	"github.com/heftai/heft/internal/kernels/fetch"
 )
 
-// BenchmarkMeasure is what a first start pays.
+// BenchmarkMeasure measures the cost at a first start.
 func BenchmarkMeasure(b *testing.B) {
 	defer fetch.Use(fetch.Current())
 	for _, threads := range []int{1, 2} {

@@ -255,7 +255,7 @@ func TestCancelledMeasureLeavesThePlan(t *testing.T) {
 	}
 }
 
-// start runs Start to its end and returns what it logged.
+// start runs Start to its end and returns its log.
 func start(t *testing.T, folder string, m meter) string {
 	t.Helper()
 	var log bytes.Buffer
@@ -287,7 +287,7 @@ func TestSettledPlanMeasuresNothing(t *testing.T) {
 	}
 }
 
-// TestBusyFirstStartKeptABadPlan: the plan of a first start beside a busy neighbour, who made other patterns
+// TestBusyFirstStartKeptABadPlan: the plan of a first start next to a busy process, which made other patterns
 // fastest, was kept for good. Later starts outvote it.
 func TestBusyFirstStartKeptABadPlan(t *testing.T) {
 	keep(t)

@@ -10,7 +10,7 @@ import (
 var shares = []float64{0.04, 0.1, 0.25, 0.5}
 
 // TestHitsOfRoutings compares the hit rates of forecast with those of LRU and Belady, in percent. The
-// gains are what was measured less 2 points.
+// gains are the measured values less 2 points.
 func TestHitsOfRoutings(t *testing.T) {
 	gains := map[string][4]float64{ // over LRU, by share
 		"random":                {2, 7, 0, 0},
@@ -108,7 +108,7 @@ func TestHitsBelowTheWorkingSet(t *testing.T) {
 	}
 }
 
-// TestMovesAreConsistent executes the moves of random requests and checks what is resident.
+// TestMovesAreConsistent executes the moves of random requests and checks which segments are resident.
 func TestMovesAreConsistent(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	for range 50 {
@@ -281,7 +281,7 @@ func TestRequestAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestLayersOfOneSegment are dense layers beside experts: every pass needs them.
+// TestLayersOfOneSegment: dense layers among layers of experts are needed by every pass.
 func TestLayersOfOneSegment(t *testing.T) {
 	layers := []Layer{{1, 4}, {32, 1}, {1, 4}, {32, 1}}
 	c := New(layers, 16, 2)

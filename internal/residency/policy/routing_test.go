@@ -55,7 +55,7 @@ func (g *generator) popularity() []float64 {
 	return p
 }
 
-// pass returns what the tokens of a pass request of a layer.
+// pass returns the experts of a layer that the tokens of a pass request.
 func (g *generator) pass(layer, rows int) []int32 {
 	all := make([]bool, g.experts)
 	for row := range rows {
@@ -114,7 +114,7 @@ func workingSet(t *Trace) int64 {
 	return int64(most)
 }
 
-// routings are what the constants of the forecast were chosen on, and tests hold.
+// routings are the recordings from which the constants of the forecast were chosen.
 func routings() []routing {
 	return []routing{
 		{name: "random", layers: 16, experts: 32, topK: 4, tokens: 120},

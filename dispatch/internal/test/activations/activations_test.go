@@ -62,7 +62,7 @@ func TestALongPromptBorrowsActivationsFromExperts(t *testing.T) {
 	for at := prompt; at < len(ids); at++ {
 		dispatchtest.SameLogits(t, "a generated token", pass(s, ids[at:at+1]), want[at:at+1])
 	}
-	// What operations take beside activations grows in steps, to the plan's at most.
+	// The scratch memory of operations grows in steps, to the plan's at most.
 	after, planned := held("after tokens")["activations"], m.Plan().Device(devicemap.CPU).ActivationBytes
 	if after > planned || after >= during["activations"] {
 		t.Errorf("activations hold %d bytes after tokens, %d during the prompt; %d are planned", after, during["activations"], planned)

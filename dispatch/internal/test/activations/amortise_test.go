@@ -96,7 +96,7 @@ func TestOnePassReadsEachWeightOnce(t *testing.T) {
 		return float64(m.Status().TierReadBytes - before)
 	}
 	pass(1)
-	const rounds = 4 // what is read ahead falls into one pass or the next
+	const rounds = 4 // reads ahead are counted in this pass or the next
 	var one, many float64
 	for range rounds {
 		one += pass(1)

@@ -21,7 +21,7 @@ import (
 )
 
 // TestGoldenLoRALogits runs adapters that PEFT trained on their base, whose weights stay as
-// they are: under every map the bits are the same, and so they are beside rows of the base
+// they are: under every map the bits are the same, and so they are in a batch with rows of the base
 // and of other adapters.
 func TestGoldenLoRALogits(t *testing.T) {
 	cases := 0
@@ -272,7 +272,7 @@ func TestAdapterErrorsNameThePlace(t *testing.T) {
 
 // TestAdaptersBesideRoundedWeights: where inputs of the base's products are rounded, in
 // another order for each role, or its weights are converted, the sums of adapters stay what
-// they are: alone, in chunks and beside others the bits are the same.
+// they are: alone, in chunks and in a batch with others the bits are the same.
 func TestAdaptersBesideRoundedWeights(t *testing.T) {
 	for name, o := range map[string]dispatch.Options{
 		"auto": {KVTokens: 4096}, "q8_0": {KVTokens: 4096, Quantize: meta.QuantQ8}, "q8_0, high": {KVTokens: 4096, Quantize: meta.QuantQ8, Precision: dispatch.PrecisionHigh},

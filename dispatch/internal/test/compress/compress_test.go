@@ -97,7 +97,7 @@ func TestIncompressibleWeightsAreUsedAsStored(t *testing.T) {
 }
 
 // TestAutoCodesWhatThenFits: auto leaves weights as they are if they fit, and if so few stay in memory that coding these
-// saves less than a tenth of what a token reads.
+// saves less than a tenth of the bytes that a token reads.
 func TestAutoCodesWhatThenFits(t *testing.T) {
 	s := dispatchtest.Shape{Hidden: 1024, Inner: 4096, Heads: 8, KV: 2, Dim: 128, Vocab: 300, Layers: 12, DType: meta.BFloat16}
 	skeleton, err := meta.ReadConfig([]byte(s.Config()))

@@ -54,7 +54,7 @@ func TestAutoCodesWeightsInMemory(t *testing.T) {
 	from := m.Status().TierReadBytes
 	dispatchtest.SameLogits(t, "settled", dispatchtest.ForcedLogits(t, m, ids, prompt, 8), want)
 	passes := int64(len(ids) - prompt + (prompt+7)/8)
-	// Activations of the prompt take the lent memory back, so that what it kept is read again.
+	// Activations of the prompt take the lent memory back, so that the weights in it are read again.
 	if read, per := m.Status().TierReadBytes-from, plan.DiskBytesPerToken; read > passes*(per+per/8)+2*plan.LentBytes {
 		t.Errorf("%d passes read %d bytes, planned are %d for each", passes, read, per)
 	}

@@ -89,8 +89,8 @@ func TestDisplacedConvertedWeightsStream(t *testing.T) {
 	}
 }
 
-// TestALimitThatWalksWithALateSidecar: the limit changes at random within passes and beside them, while the side-car is
-// written. Logits keep their bits, with experts too.
+// TestALimitThatWalksWithALateSidecar: the limit changes at random within passes and between them, while the side-car
+// is written. Logits keep their bits, with experts too.
 func TestALimitThatWalksWithALateSidecar(t *testing.T) {
 	ids, prompt := dispatchtest.LawIDs()
 	for _, o := range []dispatch.Options{{Quantize: meta.QuantQ8}, {Compress: dispatch.CompressExact}} {

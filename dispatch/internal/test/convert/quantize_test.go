@@ -38,7 +38,7 @@ var quantizeBounds = []struct {
 // are rounded to eight bits.
 const roundedMost = 0.03
 
-// spoken is a text of n tokens as the model itself writes it.
+// spoken returns a text of n tokens that the model generates.
 func spoken(t *testing.T, m *dispatch.Model, n int) []int32 {
 	t.Helper()
 	ids := []int32{1}
@@ -126,7 +126,7 @@ func TestQuantizeIsExact(t *testing.T) {
 				m.Warm(context.Background())
 				m.Promote(context.Background())
 			}
-			got := dispatchtest.ForcedLogits(t, m, ids, 30, 30) // converts what is not converted yet
+			got := dispatchtest.ForcedLogits(t, m, ids, 30, 30) // converts the remaining weights
 			if want == nil {
 				want = got
 			}

@@ -87,7 +87,7 @@ func TestADamagedBandIsConvertedAgain(t *testing.T) {
 		want := dispatchtest.ForcedLogits(t, m, ids, prompt, prompt)
 		dispatchtest.AwaitConversion(t, m)
 		m.Close()
-		var file string // beside a record of what coding does not make smaller
+		var file string // next to a record of the matrices that coding does not make smaller
 		for _, f := range dispatchtest.FileNames(t, o.CacheDir) {
 			if strings.HasSuffix(f, ".safetensors") {
 				file = f

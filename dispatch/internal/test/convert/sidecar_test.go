@@ -226,7 +226,7 @@ func checked(t *testing.T, dir string, side *loader.Checkpoint) iter.Seq2[*loade
 }
 
 // TestAStoppedConversionResumes: a model that is closed in the middle of its conversion leaves the
-// file, and the next start continues it. It was removed, so only kills kept what was converted.
+// file, and the next start continues it. It was removed, so converted weights were kept only after kills.
 func TestAStoppedConversionResumes(t *testing.T) {
 	dir, cache := dispatchtest.DemoFolder(t), t.TempDir()
 	o := dispatch.Options{Quantize: meta.QuantQ8, Threads: 2, CacheDir: cache}

@@ -30,7 +30,7 @@ func inCache(t *testing.T, dir string) float64 {
 	return float64(n) / float64(len(m.Bytes()))
 }
 
-// evictFile removes a model's file from the page cache, also what the system is still reading ahead.
+// evictFile removes a model's file from the page cache, including pages that the system is still reading ahead.
 func evictFile(t *testing.T, dir string) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, "model.safetensors"))
@@ -61,7 +61,7 @@ func TestColdWeightsGoStraightToMemory(t *testing.T) {
 	o := dispatch.Options{Threads: 2}
 	first := dispatchtest.OpenModel(t, dir, o)
 	want := dispatchtest.ForcedLogits(t, first, ids, prompt, 7)
-	first.Close() // what is mapped stays in the page cache
+	first.Close() // mapped pages stay in the page cache
 	for _, warm := range []bool{false, true} {
 		leastInCache(t, dir, 0.25, func() {
 			evictFile(t, dir)

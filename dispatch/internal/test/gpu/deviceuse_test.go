@@ -20,7 +20,7 @@ func (metered) Use() backend.Use {
 	return backend.Use{Bytes: 5, Own: 4, ToDevice: 6, ToHost: 7, CopySeconds: 8}
 }
 
-// TestDeviceUseNamesTheHostAndEachGPU: a model over a GPU and the CPU counts the time of both, and what the
+// TestDeviceUseNamesTheHostAndEachGPU: a model on a GPU and the CPU counts the time of both, and what the
 // GPU counts is in the status and in the plan's JSON. A model of the host alone has none of it.
 func TestDeviceUseNamesTheHostAndEachGPU(t *testing.T) {
 	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dispatchtest.LawFolder(t))

@@ -28,7 +28,7 @@ func stacks(t *testing.T, skeleton *meta.Model) (paths []string, experts []int) 
 	return paths, experts
 }
 
-// dividedMaps are placements of experts apart from their blocks, by the name of what they try.
+// dividedMaps are placements of experts on other devices than their blocks, by a description.
 func dividedMaps(t *testing.T, skeleton *meta.Model) map[string]devicemap.Map {
 	t.Helper()
 	paths, experts := stacks(t, skeleton)

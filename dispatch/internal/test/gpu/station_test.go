@@ -18,14 +18,14 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// withTwoGPUs is o for a machine whose GPUs 0 and 1 are backends of the CPU with memory of their own.
+// withTwoGPUs is o for a machine whose GPUs 0 and 1 are CPU backends with separate memory.
 func withTwoGPUs(o dispatch.Options) dispatch.Options {
 	return dispatchtest.OnGPUs(o, 2, func(int, backend.Backend) (backend.Backend, error) {
 		return cpu.New(cpu.Options{Threads: 1, Variant: o.Variant})
 	}, nil)
 }
 
-// stationMaps are placements over two GPUs, the CPU and the disk, by the name of what they try.
+// stationMaps are placements over two GPUs, the CPU and the disk, by a description.
 func stationMaps(skeleton *meta.Model) map[string]devicemap.Map {
 	spec := skeleton.Root.Spec.(*meta.CausalLMSpec)
 	by := func(rest devicemap.Device, blocks ...devicemap.Device) devicemap.Map {

@@ -98,7 +98,7 @@ func whileAnotherIsRemoved(t *testing.T, m *dispatch.Model, ids [][]int32, want 
 	group.Wait()
 }
 
-// withinBudget: adapters take at most so many bytes of each GPU beside what was in use before.
+// withinBudget: adapters take at most so many bytes of each GPU in addition to those in use before.
 func withinBudget(t *testing.T, m *dispatch.Model, before []dispatch.DeviceUse, budget int64) {
 	t.Helper()
 	for i, use := range m.DeviceUse() {

@@ -15,7 +15,7 @@ import (
 	"github.com/heftai/heft/internal/golden"
 )
 
-// TestOnlyLongPromptsStream: what is computed on a GPU depends on the length of the prompt, not on chunks, and
+// TestOnlyLongPromptsStream: whether a block runs on a GPU depends on the length of the prompt, not on chunks, and
 // generated tokens of blocks of the host never are.
 func TestOnlyLongPromptsStream(t *testing.T) {
 	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dispatchtest.LawFolder(t))

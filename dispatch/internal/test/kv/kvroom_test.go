@@ -58,7 +58,7 @@ func TestKVCacheTakesWhatWeightsLeave(t *testing.T) {
 	}
 }
 
-// Each change that FitsWith names keeps all weights in memory, and is the least that does.
+// Each change that FitsWith names is the smallest that keeps all weights in memory.
 func TestFitsWith(t *testing.T) {
 	for _, test := range []struct {
 		shape    string

@@ -137,7 +137,7 @@ func TestWhatKeysDependOnSeparatesStoredPages(t *testing.T) {
 	}
 }
 
-// TestAdaptersSeparateStoredPages: pages belong to what the adapter's files hold, whatever its name.
+// TestAdaptersSeparateStoredPages: pages belong to the contents of the adapter's files, whatever its name.
 func TestAdaptersSeparateStoredPages(t *testing.T) {
 	where := t.TempDir()
 	prompt := dispatchtest.StorePrompt()[:50]

@@ -76,7 +76,7 @@ func systemFile(t *testing.T, root, name, text string) {
 	}
 }
 
-// TestANeighbourOfTheControlGroupTakesMemory: another process of the group, or of a group beside it under one parent,
+// TestANeighbourOfTheControlGroupTakesMemory: another process of the group, or of a sibling group,
 // takes memory while the model runs, and leaves. Weights move down, so that both fit in the group's limit, answers stay
 // the same, and weights come back.
 func TestANeighbourOfTheControlGroupTakesMemory(t *testing.T) {

@@ -112,7 +112,7 @@ func TestUnusedMemoryKeepsStreamedWeights(t *testing.T) {
 	}
 }
 
-// TestAnIdleModelReturnsStreamedWeights: weights that an idle model keeps beside its window leave memory
+// TestAnIdleModelReturnsStreamedWeights: weights that an idle model keeps in addition to its window leave memory
 // for a model that is used, and come back when the first one is used again. The common limit holds.
 func TestAnIdleModelReturnsStreamedWeights(t *testing.T) {
 	ids, prompt := dispatchtest.LawIDs()

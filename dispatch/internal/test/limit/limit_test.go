@@ -104,7 +104,7 @@ func TestExpertsLeaveTheirSlots(t *testing.T) {
 	}
 }
 
-// TestLoadingUnderALowLimitHoldsNothing: weights are not brought where there is no room, and the model
+// TestLoadingUnderALowLimitHoldsNothing: weights are not loaded without room for them, and the model
 // is loaded nevertheless.
 func TestLoadingUnderALowLimitHoldsNothing(t *testing.T) {
 	dispatchtest.LimitCases(t, func(t *testing.T, m *dispatch.Model, ids []int32) {

@@ -72,7 +72,7 @@ func TestModelsShareAMemoryLimit(t *testing.T) {
 	}
 }
 
-// waitUntilNoWeightsAreHeld waits until no weights are in memory of their own. A copy may be in the making.
+// waitUntilNoWeightsAreHeld waits until no weights are in private memory. A copy may be in progress.
 func waitUntilNoWeightsAreHeld(t *testing.T, ledger *dispatch.Ledger) {
 	t.Helper()
 	for range 3000 {

@@ -70,7 +70,7 @@ func checkActivity(t *testing.T, s dispatchtest.Shape, tier devicemap.Device) {
 }
 
 // settledActivity returns the activity and the bytes that status says were read, once the reads for the
-// next pass, which no pass waits for, have ended. It returns what it last saw if they never agree.
+// next pass, which no pass waits for, have ended. It returns its last reading if they never agree.
 func settledActivity(m *dispatch.Model) (after dispatch.Activity, status int64) {
 	for range 5000 {
 		before := m.Status().TierReadBytes

@@ -53,7 +53,7 @@ func TestDecodingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkDecode is a generated token of a small model on the CPU, so that what a pass costs beside
+// BenchmarkDecode generates a token with a small model on the CPU, so that the cost of a pass other than
 // arithmetic shows.
 func BenchmarkDecode(b *testing.B) {
 	m, err := dispatch.OpenFS("demo", demo.Files(), dispatch.Options{Threads: 1})

@@ -34,7 +34,7 @@ func states(t *testing.T, m *dispatch.Model, tokens []int32, chunk int, mode dis
 }
 
 // TestHiddenStatesInChunks: hidden states and their sums are the same, bit by bit, however
-// a prompt is cut, and each alone or beside others.
+// a prompt is cut, and each alone or in a batch with others.
 func TestHiddenStatesInChunks(t *testing.T) {
 	m := dispatchtest.Windowed(t, 0, 6)(dispatch.Options{KVTokens: 512})
 	tokens := make([]int32, 37)

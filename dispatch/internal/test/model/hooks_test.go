@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
 
-// TestHookErrorsEndThePass: a hook could only look; what it found wrong went on. Forward returns
+// TestHookErrorsEndThePass: a hook could not stop a pass. Forward returns
 // its error with the unit's path, the sequence holds what it held, and the model runs on.
 func TestHookErrorsEndThePass(t *testing.T) {
 	m, err := dispatch.Open(dispatchtest.DemoFolder(t), dispatch.Options{Context: 32})

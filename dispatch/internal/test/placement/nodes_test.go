@@ -33,7 +33,7 @@ func TestThreadsThatRunAtOnce(t *testing.T) {
 }
 
 // TestNodesChangeNoAnswer: on a machine of two nodes, with threads that keep to theirs and
-// weights that are put beside them, logits have the bits that one thread gives.
+// weights that are placed near them, logits have the bits of one thread.
 func TestNodesChangeNoAnswer(t *testing.T) {
 	dir := dispatchtest.LawFolder(t)
 	dispatchtest.RunAtOnce(t, 8)

@@ -76,7 +76,7 @@ func TestMatricesOfABlockOnTwoTiers(t *testing.T) {
 			t.Fatal(err)
 		}
 		dispatchtest.SameLogits(t, plan.Explain(), dispatchtest.ForcedLogits(t, m, ids, prompt, prompt), want)
-		// Rows of the table are looked up; staging bounds what is read ahead for the next pass. What lent memory keeps is
+		// Rows of the table are looked up; staging bounds the reads ahead for the next pass. What lent memory keeps is
 		// read once, and once more if it was there before the prompt, whose activations take the memory back.
 		passes, host := int64(len(ids)-prompt+1), plan.Device(devicemap.CPU)
 		least := passes * (plan.DiskBytesPerToken - 4096)

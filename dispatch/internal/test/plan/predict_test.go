@@ -75,7 +75,7 @@ func TestPredict(t *testing.T) {
 		t.Fatalf("%d bytes a token, error %v; want %d", step, err, oneToken)
 	}
 	speeds := dispatch.MachineSpeed{MemoryBytes: 1e6, DiskBytes: 1e5, Operations32: 1, Operations16: 1e12}
-	// A prompt of 8 tokens meets 1 - (3/4)^8 of the experts.
+	// A prompt of 8 tokens uses 1 - (3/4)^8 of the experts.
 	touched := oneToken + 3*8*perExpert*(1-math.Pow(0.75, 8)-0.25)
 
 	cpu := dispatch.Predict(m, planFor(t, m, "cpu"), "", speeds)

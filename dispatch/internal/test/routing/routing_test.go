@@ -161,7 +161,7 @@ func runRandomTokensAlone(t *testing.T, m *dispatch.Model, passes int) {
 
 // TestRoutingIsKeptWhileServing: only bench --trace kept one, so plans of models that were served for
 // days predicted hits from the usual curve. Close keeps a short recording, a damaged file is an error,
-// and a plan says what it predicts from.
+// and a plan names the source of its prediction.
 func TestRoutingIsKeptWhileServing(t *testing.T) {
 	dir, folder := dispatchtest.MixtureFolder(t, 77), filepath.Join(t.TempDir(), "kept")
 	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)
