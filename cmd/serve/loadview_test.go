@@ -11,7 +11,7 @@ import (
 	"github.com/heftai/heft/dispatch"
 )
 
-// viewed returns what a view writes of some stages of loading, one a second, with a line of the log
+// viewed returns the output of a view for some stages of loading, one per second, with a line of the log
 // in between.
 func viewed(t *testing.T, terminal bool, stages ...dispatch.Loading) string {
 	t.Helper()

@@ -50,7 +50,7 @@ type request struct {
 // find reads the flags and finds the models' files. On a terminal it offers to pull a model that is
 // missing from the hub's cache.
 func (c *runCmd) find(ctx context.Context, k *kong.Context) (request, error) {
-	c.checkSurroundings()
+	c.checkEnvironment()
 	w, err := c.request()
 	var missing *hub.MissingError
 	switch term, ok := onTerminal(); {

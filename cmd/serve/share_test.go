@@ -65,7 +65,7 @@ func shrinksFor(t *testing.T, dir string, limit int64, wait time.Duration, want 
 }
 
 // TestModelsUnderAFallingLimit: two models answer without an error and with equal texts while the limit of memory falls
-// and rises, and what they hold follows it.
+// and rises, and their memory follows it.
 func TestModelsUnderAFallingLimit(t *testing.T) {
 	dir := shelf(t, "a", "b")
 	s := fleetOf(t, runCmd{servedFlags: servedFlags{ModelsDir: dir}, placeFlags: placeFlags{MaxMemory: "cpu=1GiB"}})

@@ -91,7 +91,7 @@ func TestHelpIsACommandToo(t *testing.T) {
 }
 
 func TestVersionIsAFlagToo(t *testing.T) {
-	t.Setenv("HEFT_VERSION", "1") // is no flag's variable
+	t.Setenv("HEFT_VERSION", "1") // is not the variable of a flag
 	flag, _ := command(t, 0, "--version")
 	if word, _ := command(t, 0, "version"); flag != word || !strings.HasPrefix(flag, "heft ") {
 		t.Errorf("--version prints %q, version %q", flag, word)

@@ -18,7 +18,7 @@ type spread struct {
 // LeastTokens returns a number of tokens that text has for certain, without those of
 // AddSpecialTokens: its bytes divided by what the longest token stands for. It reads no more
 // of text than its length if it can. For tokenizers that drop text or make one token of any
-// length of it, it reads the text once and counts letters and words; see least.go.
+// length of it, it reads the text once and counts letters and words; see runbound.go.
 func (t *Tokenizer) LeastTokens(text string) int {
 	if t.spread.bytes == 0 {
 		return max(t.spread.runs.least(text), t.spread.words.least(text))

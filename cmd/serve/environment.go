@@ -8,8 +8,8 @@ import (
 	"github.com/heftai/heft/internal/topology"
 )
 
-// checkSurroundings logs which resources the process lacks. It does not stop the process.
-func (f *sizeFlags) checkSurroundings() {
+// checkEnvironment logs which resources the process lacks. It does not stop the process.
+func (f *sizeFlags) checkEnvironment() {
 	if dir := measurementsDir(f.CacheDir); dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			slog.Warn("the cache folder cannot be made, so nothing is kept for later starts; set --cache-dir", "reason", err)
