@@ -95,7 +95,7 @@ func TestCodexFinishesAToolLoop(t *testing.T) {
 	}
 }
 
-// codex asks Codex a question in dir and returns what it answers.
+// codex asks Codex a question in dir and returns its answer.
 func codex(t *testing.T, binary, dir, url string) string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/http.md")

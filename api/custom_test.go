@@ -24,7 +24,7 @@ func (s *server) chatted(body obj) map[string]any {
 	return answer
 }
 
-// patchGrammar is that of a patch in few letters: lines whose first character says what they are for.
+// patchGrammar is a grammar of patches with few letters: the first character of a line is its kind.
 const patchGrammar = "start: \"*** Begin\" LF line+ \"*** End\"\nline: (\"+\" | \"-\") /[a-c\"\\\\]{1,3}/ LF\n%import common.LF\n"
 
 var patchText = regexp.MustCompile(`^\*\*\* Begin\n([+-][a-c"\\]{1,3}\n)+\*\*\* End$`)
@@ -167,7 +167,7 @@ func TestCustomToolsTakeAnyText(t *testing.T) {
 	}
 }
 
-// TestACustomCallIsRenderedAsTheModelWroteIt: what a client sends back makes the prompt of a call of a function.
+// TestACustomCallIsRenderedAsTheModelWroteIt: a call that a client sends back gives the prompt of a function call.
 func TestACustomCallIsRenderedAsTheModelWroteIt(t *testing.T) {
 	s := serve(t, hermes(t))
 	prompt := func(call obj) any {

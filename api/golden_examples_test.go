@@ -14,7 +14,7 @@ import (
 )
 
 // exchange is a request with the answer of a server that passes the official client's checks.
-// What it says is nonsense; the framing and the fields count.
+// Its text is nonsense; the framing and the fields count.
 type exchange struct {
 	Request struct {
 		Method string          `json:"method"`

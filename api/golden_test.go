@@ -212,7 +212,7 @@ func goldenCompletions(t *testing.T, s *server, sh *shapes) int {
 	return 2 * len(completionShape)
 }
 
-// checkChunks checks each chunk of a stream with usage, and what they have in common.
+// checkChunks checks each chunk of a stream with usage, and their common fields.
 func checkChunks(t *testing.T, sh *shapes, name string, data []string) {
 	t.Helper()
 	if len(data) < 3 || data[len(data)-1] != "[DONE]" {

@@ -69,8 +69,8 @@ func TestUnknownMethodsOfUnknownPathsAre404(t *testing.T) {
 	}
 }
 
-// TestCompressedBodiesWereReadAsJSON: they were a 400 about a strange character. The answer says what is not supported,
-// in the shape of each dialect.
+// TestCompressedBodiesWereReadAsJSON: they were a 400 about a strange character. The answer names the unsupported
+// encoding, in the shape of each dialect.
 func TestCompressedBodiesWereReadAsJSON(t *testing.T) {
 	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
 	for path, want := range map[string]string{chat: "unsupported_content_encoding", "/v1/responses": "unsupported_content_encoding", "/v1/messages": "invalid_request_error", "/api/chat": "gzip"} {

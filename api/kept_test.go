@@ -10,8 +10,8 @@ import (
 	"github.com/heftai/heft/internal/generatetest"
 )
 
-// TestStoredResponsesTakeAShareOfTheRequestsMemory: requests, idle connections and what is stored in memory are
-// together what the plan keeps for requests.
+// TestStoredResponsesTakeAShareOfTheRequestsMemory: requests, idle connections and objects stored in memory are
+// together within the plan's memory for requests.
 func TestStoredResponsesTakeAShareOfTheRequestsMemory(t *testing.T) {
 	m, _, _ := generatetest.Demo(t, engine.Options{})
 	const n = 1 << 24

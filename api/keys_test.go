@@ -34,7 +34,7 @@ func keyed(t *testing.T, file string) *server {
 	return serveWith(t, api.Options{Models: []*generate.Model{one, two}, APIKeys: []string{"plain"}, Keys: set})
 }
 
-// TestKeysOfAFile: named keys work beside plain ones; their models are the only ones that they see; log and metrics
+// TestKeysOfAFile: named keys work next to plain ones; their models are the only ones that they see; log and metrics
 // have names and never keys.
 func TestKeysOfAFile(t *testing.T) {
 	var log bytes.Buffer
@@ -111,7 +111,7 @@ func TestLimitsOfKeysAreErrorsOfEachDialect(t *testing.T) {
 	}
 }
 
-// TestTheTokensOfAClientThatLeavesAreCounted: a stream that is left is charged for what was computed.
+// TestTheTokensOfAClientThatLeavesAreCounted: the tokens computed for a stream that its client left are charged.
 func TestTheTokensOfAClientThatLeavesAreCounted(t *testing.T) {
 	s := keyed(t, "- {name: alice, key: secret-a}")
 	s.key = "secret-a"

@@ -39,7 +39,7 @@ func TestMessagesNameWhatIsWrong(t *testing.T) {
 	s := serve(t, generatetest.Spoken(t, &enginetest.Model{}, engine.Options{}))
 	user := func(content string) string { return `"messages": [{"role": "user", "content": ` + content + `}]` }
 	block := func(b string) string { return user(`[{"type": "text", "text": "a"}, ` + b + `]`) }
-	for _, c := range [][3]string{ // fields beside max_tokens, the field at fault, a part of the message
+	for _, c := range [][3]string{ // fields in addition to max_tokens, the field at fault, a part of the message
 		{``, "messages", "at least one"}, {`"messages": []`, "messages", "at least one"}, {`"messages": 3`, "messages", "list of messages"}, {`"messages": [3]`, "messages[0]", "object"},
 		{`"messages": [{"content": "a"}]`, "messages[0].role", "Missing"}, {`"messages": [{"role": "user"}]`, "messages[0].content", "Missing"},
 		{`"messages": [{"role": "tool", "content": "a"}]`, "messages[0].role", "tool"},

@@ -196,7 +196,7 @@ func TestPullingAServedModel(t *testing.T) {
 	}
 }
 
-// TestOllamaErrors: what is not supported is an error in Ollama's shape that says what to do.
+// TestOllamaErrors: an unsupported request is an error in Ollama's shape that says what to do.
 func TestOllamaErrors(t *testing.T) {
 	s := serveDemo(t)
 	hi := []obj{{"role": "user", "content": "Hi"}}
@@ -327,7 +327,7 @@ func TestKeepAlive0LoadsNothing(t *testing.T) {
 	}
 }
 
-// TestAnyKeyUnloadedModels: keep_alive 0 of a client whose key is no admin's unloaded the model for all.
+// TestAnyKeyUnloadedModels: keep_alive 0 of a client without an admin key unloaded the model for all.
 func TestAnyKeyUnloadedModels(t *testing.T) {
 	shelf := newShelf(t, generate.ModelsOptions{}, nil, nil, "a")
 	s := shelf.with(api.Options{APIKeys: []string{"plain"}, AdminKeys: []string{"admin"}})

@@ -20,7 +20,7 @@ import (
 	"github.com/heftai/heft/internal/generatetest"
 )
 
-// recordRequests keeps the bodies of requests in sent, and what is copied and exported.
+// recordRequests keeps the bodies of requests in sent, and copied and exported texts.
 const recordRequests = `window.sent = []; window.copied = []; window.exported = [];
 (f => { window.fetch = (url, o) => { if (o?.body) sent.push(JSON.parse(o.body)); return f(url, o); }; })(fetch);
 navigator.clipboard.writeText = async t => { copied.push(t); };
@@ -59,7 +59,7 @@ func TestPageBelowAPrefix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux() // anything beside the prefix is a 404
+	mux := http.NewServeMux() // paths without the prefix are a 404
 	mux.Handle("/llm/", http.StripPrefix("/llm", &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, FlushInterval: -1}))
 	proxy := httptest.NewServer(mux)
 	t.Cleanup(proxy.Close)
@@ -252,7 +252,7 @@ func TestPageAsksForAKey(t *testing.T) {
 	sameText(t, "the conversation", shows(t, tab, shownTurns), "turn user: Works?; turn assistant: Yes.")
 }
 
-// TestPageShowsAnError: what the server says, and the message can be asked again.
+// TestPageShowsAnError: the page shows the server's message, and the question can be sent again.
 func TestPageShowsAnError(t *testing.T) {
 	tab := browser(t)
 	openPage(t, tab, speaking(t, "Yes.", 0))

@@ -74,7 +74,7 @@ func TestPageNamesALostConnection(t *testing.T) {
 	sameText(t, "the error", shows(t, tab, `document.querySelectorAll('.error')[1]?.textContent`), "The server cannot be reached.")
 }
 
-// TestPageKeepsThePartOfAnAnswer: a page that was closed or loaded again while an answer streamed lost what had come.
+// TestPageKeepsThePartOfAnAnswer: a page that was closed or loaded again while an answer streamed lost the first part.
 func TestPageKeepsThePartOfAnAnswer(t *testing.T) {
 	tab := browser(t)
 	s := speaking(t, strings.Repeat("and on ", 400), 20*time.Millisecond)
@@ -86,7 +86,7 @@ func TestPageKeepsThePartOfAnAnswer(t *testing.T) {
 }
 
 // TestPageShowsWhatOtherTabsSay: a tab that had the same conversation open kept its old state, and its next message
-// overwrote what the other tab had said.
+// overwrote the conversation of the other tab.
 func TestPageShowsWhatOtherTabsSay(t *testing.T) {
 	tab := browser(t)
 	s := speaking(t, "Yes.", 0)

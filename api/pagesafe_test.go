@@ -52,7 +52,7 @@ const checkHarmless = `window.check = root => {
 	return wrong.join('; ') || 'harmless';
 }; window.pwned = 0; window.pwn = () => { pwned++; }; 'ready'`
 
-// TestPageRendersHostileMarkdown: what a model writes runs nothing and loads nothing, however it is
+// TestPageRendersHostileMarkdown: a model's output runs nothing and loads nothing, however it is
 // written. The page's policy, which browser checks at the end, is not even asked.
 func TestPageRendersHostileMarkdown(t *testing.T) {
 	tab := browser(t)

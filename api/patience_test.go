@@ -75,7 +75,7 @@ func head(path string, length int) string {
 
 const short = 100 * time.Millisecond
 
-// pipes is a listener in memory. Its connections hold nothing of what the client does not take, and their deadlines
+// pipes is a listener in memory. Its connections buffer no unread data, and their deadlines
 // are in the time of a synctest bubble, in which no client is late because the machine is busy.
 type pipes struct {
 	dialed chan net.Conn

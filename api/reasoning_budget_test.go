@@ -120,7 +120,7 @@ func TestCompletionsBudgetWasA400(t *testing.T) {
 		speaker      generatetest.Speaker
 		prompt       any
 		more         obj
-		begins, want string // what the answer begins with, with special tokens
+		begins, want string // the beginning of the answer, with special tokens
 	}{
 		"opened":           {opens, "Hi", obj{"thinking_token_budget": 2}, "<think>one two</think>", ""},
 		"begun":            {inside, "Hi<think>", obj{"reasoning_budget": 2}, "one two</think>", ""},

@@ -305,7 +305,7 @@ func (s *goldenStatics) run(t *testing.T, root *meta.Module) {
 	}
 }
 
-// goldenAnswer is what one of the small functions returns.
+// goldenAnswer is the result of one of the small functions.
 type goldenAnswer struct {
 	Value    json.RawMessage
 	Error    string

@@ -13,7 +13,7 @@ import (
 
 // TestGoldenABareConfigIsPlannedAsItsHeaders: every model of the fixtures takes as many bytes by its
 // config alone as by the headers of its files, quantised ones included. The dtype of scales and of
-// what is not quantised is the checkpoint's own choice, which a config does not tell: elements are
+// a config does not say which weights the checkpoint leaves unquantised: elements are
 // compared there. Files may have parameters of the config as one, as Inkling's have gate and up: then all of those that only one
 // of the two has are compared by their bytes.
 func TestGoldenABareConfigIsPlannedAsItsHeaders(t *testing.T) {

@@ -318,7 +318,7 @@ func TestTruncatedFile(t *testing.T) {
 	wantCut("mapping", err)
 	wantCut("advice", h2.Advise(0, 1, WillNeed))
 
-	// What a compute thread sees that touches the lost part.
+	// The error of a compute thread that touches the lost part.
 	func() {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		defer func() {

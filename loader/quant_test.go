@@ -40,7 +40,7 @@ func TestBindQuantised(t *testing.T) {
 	}
 }
 
-// TestBindQuantisedRefused: what does not fit is a problem with the tensor's name.
+// TestBindQuantisedRefused: a tensor that does not fit is a problem with its name.
 func TestBindQuantisedRefused(t *testing.T) {
 	codes, scales := raw("w", meta.Float8E4M3, 200, 130), raw("w_scale_inv", meta.BFloat16, 2, 2)
 	for _, test := range []struct {

@@ -190,7 +190,7 @@ func TestAFileWrittenBeforeItIsHashedIsChanged(t *testing.T) {
 }
 
 // TestWhatIsReadWhileAFileChangesIsReadAgain: a file that was overwritten and restored while it was
-// read has the right contents afterwards, and what was read of it is not to be used.
+// read has the right contents afterwards, and the bytes read from it must not be used.
 func TestWhatIsReadWhileAFileChangesIsReadAgain(t *testing.T) {
 	ck := open(t, save(t, 0, floats("w", 1, 2)))
 	file := ck.Files()[0]

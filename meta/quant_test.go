@@ -161,7 +161,7 @@ func TestStoredIsWhatMatrixInverts(t *testing.T) {
 	}
 }
 
-// TestQuantisationRefused: what no kernel reads is refused with its field.
+// TestQuantisationRefused: a format without a kernel is an error that names the field.
 func TestQuantisationRefused(t *testing.T) {
 	for _, test := range []struct{ quantisation, field string }{
 		{`5`, "quantization_config"},

@@ -48,8 +48,8 @@ func TestWithoutAnEnvironmentThereIsOneRank(t *testing.T) {
 	}
 }
 
-// TestLaunchersAreToldApart: torchrun's variables say the most, a batch script of Slurm is no rank, and a step of srun
-// becomes torchrun's variables.
+// TestLaunchersAreToldApart: torchrun's variables have priority, a batch script of Slurm is not a rank, and a step of
+// srun becomes torchrun's variables.
 func TestLaunchersAreToldApart(t *testing.T) {
 	step := map[string]string{"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "40123",
 		"SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "gpu[007-009,12]-ib,login1", "HEFT_RUN_TOKEN": "x"}

@@ -72,7 +72,7 @@ type exchangeRank struct {
 	InShape  []float64 `json:"in_shape"`
 	OutShape []float64 `json:"out_shape"`
 	Dim      *float64
-	whole    any // what is there in place of an object: a message, or a value
+	whole    any // the value in place of an object: a message, or a value
 }
 
 func (r *exchangeRank) UnmarshalJSON(b []byte) error {

@@ -219,7 +219,7 @@ func (c *trainerCase) run(ctx context.Context) error {
 
 // TestGoldenTrainerState trains as long as the reference did when it wrote its
 // trainer_state.json, and compares what is written: the fields, their types, and in the
-// log all but what was measured.
+// log all but measured times.
 func TestGoldenTrainerState(t *testing.T) {
 	n := 0
 	t.Cleanup(func() { golden.Count(t, "train/checkpoint/trainer_state", n) })

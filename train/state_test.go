@@ -372,7 +372,7 @@ func TestABrokenCheckpointChangesNothing(t *testing.T) {
 			}
 			other.net.first.Data()[0] = 77
 			if f.Name() == checkpoint.CustomFile(0) {
-				continue // what an object says about its own state comes last
+				continue // the errors of objects about their own state come last
 			}
 			if err := other.acc.LoadState(t.Context(), dir); err == nil || !strings.Contains(err.Error(), f.Name()) {
 				t.Errorf("%s broken: %v", f.Name(), err)

@@ -16,8 +16,8 @@ const patchGrammar = "start: \"*** Begin\" LF line+ \"*** End\"\nline: (\"+\" | 
 
 var patchText = regexp.MustCompile(`^\*\*\* Begin\n([+-][a-c"\\<>:{]{1,4}\n)+\*\*\* End$`)
 
-// TestCustomToolsInEveryNotation: what a random model writes in a notation is read back as a call whose text matches the
-// grammar of the tool, whole and byte by byte.
+// TestCustomToolsInEveryNotation: the output of a random model in a notation is read back as a call whose text
+// matches the grammar of the tool, whole and byte by byte.
 func TestCustomToolsInEveryNotation(t *testing.T) {
 	paths, err := filepath.Glob("../../internal/chat/toolcall/testdata/unseen/*.jinja")
 	if err != nil || len(paths) < 85 {

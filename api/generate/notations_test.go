@@ -93,7 +93,7 @@ func forcedCalls(choice ToolChoice, named string, single, strict bool) Conversat
 }
 
 // TestGoldenTemplatesForceCalls: with every golden template whose model can call tools, calls can be
-// forced, and what a random model then writes is read back as calls whose arguments satisfy their
+// forced, and the output of a random model is read back as calls whose arguments satisfy their
 // schemas. It logs the templates without calls.
 func TestGoldenTemplatesForceCalls(t *testing.T) {
 	count := 0

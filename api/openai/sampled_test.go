@@ -48,7 +48,7 @@ func live() int64 {
 }
 
 // TestCollectedAnswersTakeWhatIsReserved samples the live heap while answers of all kinds are collected
-// and sent: it is at no time larger than what the requests have reserved. The factors were estimates.
+// and sent: it is at no time larger than the requests' reservations. The factors were estimates.
 // It looks while the engine waits for a pass and while the server waits for the client, so that no
 // garbage is in between.
 func TestCollectedAnswersTakeWhatIsReserved(t *testing.T) {
@@ -97,7 +97,7 @@ func checkReserved(t *testing.T, chat bool, fields string) {
 		h.ServeHTTP(d, httptest.NewRequest("POST", "/", io.NopCloser(strings.NewReader(fmt.Sprintf(body, fields)))))
 		return d
 	}
-	send(`"max_tokens": 50, "n": 6`, nil) // what the server keeps between requests
+	send(`"max_tokens": 50, "n": 6`, nil) // memory that the server keeps between requests
 	before.Store(live())
 	answer := send(fields, look)
 	t.Logf("%d bytes of answer, at most %d live, %d over what was reserved", answer.bytes, most.Load(), over.Load())

@@ -40,7 +40,7 @@ func memoryOf(n int64) *Memory {
 }
 
 // TestBodiesOfAllSizesAreBounded: sixty bodies of 0.9 MiB took gigabytes, as only the part beyond
-// 64 KiB of each was counted, and nothing of what was decoded.
+// 64 KiB of each was counted, and no decoded value.
 func TestBodiesOfAllSizesAreBounded(t *testing.T) {
 	const size = 100 << 10
 	all := memoryOf(9 << 20 / 4) // of which bodies have a MiB
@@ -294,7 +294,7 @@ func TestRequestsWithoutABodyReserveToo(t *testing.T) {
 		}
 		second = ClaimOf(r.Context()).Keep(2 << 10)
 	}))
-	for range 3 { // what one request has reserved is free again for the next
+	for range 3 { // the reservation of one request is free again for the next
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		if w.Code != http.StatusOK || second == nil {

@@ -47,7 +47,7 @@ func tinyModel(t *testing.T) string {
 	return modelOf(t, tinyConfig)
 }
 
-// modelOf is tinyModel of another config. What the checkpoint holds beside the parameters is
+// modelOf is tinyModel of another config. Tensors of the checkpoint other than parameters are
 // not zero.
 func modelOf(t *testing.T, text string) string {
 	t.Helper()

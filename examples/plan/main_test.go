@@ -8,7 +8,7 @@ import (
 	_ "github.com/heftai/heft/internal/testenv" // hides GPUs
 )
 
-// TestExample: what does not fit into 8 GiB is on the disk.
+// TestExample: layers that do not fit into 8 GiB are on the disk.
 func TestExample(t *testing.T) {
 	var b bytes.Buffer
 	if err := write(&b, []byte(config)); err != nil {

@@ -165,7 +165,7 @@ func TestREADMECountsTheArchitectures(t *testing.T) {
 	}
 }
 
-// TestREADMEIsShort: what does not fit moves to docs.
+// TestREADMEIsShort: details belong to docs.
 func TestREADMEIsShort(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(golden.Module(t), "README.md"))
 	if err != nil {

@@ -274,7 +274,7 @@ func TestTestsSeeNoGPUsThatTheyDoNotAskFor(t *testing.T) {
 var dialects = []string{"api/openai", "api/responses", "api/messages", "api/ollama"}
 
 // Dialects once took the decoding of sampling and the shape of errors from api/openai, so that a change to one API
-// changed the others. What they share is in neutral packages: api/wire, api/generate and api/internal.
+// changed the others. Their shared code is in neutral packages: api/wire, api/generate and api/internal.
 // Only api, which serves all of them, may import a dialect.
 func TestDialectsDoNotImportEachOther(t *testing.T) {
 	for _, d := range dialects {

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// result is what one choice returned.
+// result is the result of one choice.
 type result struct {
 	tokens []int32
 	events []engine.Event

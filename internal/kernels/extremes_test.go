@@ -185,7 +185,7 @@ func TestProductsOfSubnormals(t *testing.T) {
 	})
 }
 
-// TestProductsOverflow: what no float32 holds is infinite, on its own row and token alone.
+// TestProductsOverflow: a product beyond float32 is infinite, for its own row and token only.
 func TestProductsOverflow(t *testing.T) {
 	largest := [mat.Formats]float64{mat.BFloat16: 0x1.fep127, mat.Float16: 65504, mat.Float32: math.MaxFloat32}
 	eachWay(t, func(t *testing.T, what string, set *kernels.Set, w way, f mat.Format, rows, tokens, n int) {

@@ -71,7 +71,7 @@ func TestTileRowsStaysInside(t *testing.T) {
 	})
 }
 
-// TestTileStepsStayInside is TestStaysInside for tiles of a step, beside which the next weights are fetched.
+// TestTileStepsStayInside is TestStaysInside for tiles of a step, which prefetches the next weights.
 func TestTileStepsStayInside(t *testing.T) {
 	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
 		if !set.AMX {

@@ -44,7 +44,7 @@ func TestALoneSequenceMayExceedAResizedCache(t *testing.T) {
 }
 
 // A cache starts with fewer pages than it may grow to. A sequence that is alone takes the first pages
-// only, Missing says what a reservation lacks, and Resize gives it.
+// only, Missing returns the pages that a reservation lacks, and Resize adds them.
 func TestACacheStartsSmall(t *testing.T) {
 	config := Config{Layers: []LayerShape{{KWidth: 8, VWidth: 8}}, DType: meta.Float32, PageTokens: 4, Pages: 10, Start: 3}
 	c, err := New(&heap{}, config)

@@ -65,7 +65,8 @@ func bound(t *testing.T, m *machine, list ...*lora.Adapter) []*Adapter {
 	return out
 }
 
-// nearReference compares what a block computes from x, with testWidth channels a row, with the reference with weights w.
+// nearReference compares the results of a block for x, with testWidth channels per row, with the reference with
+// weights w.
 func nearReference(t *testing.T, what string, root *meta.Module, w *random, x tensor.Tensor, got []float32, tolerance float64) {
 	t.Helper()
 	in := make([][]float64, x.Rows())

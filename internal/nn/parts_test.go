@@ -40,7 +40,7 @@ func TestPiecesThatDoNotFit(t *testing.T) {
 	for _, test := range []struct {
 		name, param string
 		parts       []backend.Part
-		want        string // "" is no error
+		want        string // "" means no error
 	}{
 		{"stored transposed", "wide.weight", []backend.Part{stored}, ""},
 		{"bias cut elsewhere", "wide.bias", []backend.Part{piece(0, 3, 3), piece(3, 8, 5)}, ""},
@@ -78,7 +78,7 @@ func TestPiecesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// TestABlockInsideASequential computes what the block alone does.
+// TestABlockInsideASequential has the results of the block alone.
 func TestABlockInsideASequential(t *testing.T) {
 	outer := build(t, func(b *meta.Builder) {
 		b.Runs(meta.KindSequential, nil)

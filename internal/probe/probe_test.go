@@ -158,7 +158,7 @@ func TestLastPieceOfAFile(t *testing.T) {
 // TestANoisyMomentChoseSmallReads: each trial counts with its fastest run, and of nearly equal ones the first is
 // chosen, which has fewer bytes in flight and then larger reads. Before, one slow run of large reads was enough for
 // small ones to be chosen for good. The last two rows are rates of one disk, in units of 10 MB/s, at which 2 MiB were
-// chosen for a lead that another run did not have; beside computing, 2 reads of 4 MiB are faster there.
+// chosen for a lead that another run did not have; during computation, 2 reads of 4 MiB are faster there.
 func TestANoisyMomentChoseSmallReads(t *testing.T) {
 	speeds := func(v ...float64) []DiskRate {
 		rates := slices.Clone(diskTrials[:len(v)])
@@ -236,7 +236,7 @@ func TestADamagedDiskFileIsIgnored(t *testing.T) {
 	}
 }
 
-// TestAStaleDiskRateIsMeasuredAgain: what an earlier version measured, with other trials, counts as none.
+// TestAStaleDiskRateIsMeasuredAgain: measurements of an earlier version, with other trials, do not count.
 func TestAStaleDiskRateIsMeasuredAgain(t *testing.T) {
 	path, folder := file(t, 10), t.TempDir()
 	if err := KeepDisk(folder, &DiskRate{File: path, BytesPerSecond: 2e9, Depth: 4, RequestBytes: 2 << 20}); err != nil {

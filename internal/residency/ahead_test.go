@@ -24,7 +24,7 @@ func walk(t *testing.T, c *Changing, list []*changed, order []int, r *rand.Rand)
 	t.Helper()
 	before := c.Stats()
 	for _, i := range order {
-		// what is read ahead while a segment is acquired cannot take its room, and displaces another one instead
+		// a read ahead while a segment is acquired cannot take its memory, and displaces another one instead
 		if err := list[i].changeAfter(c.settle, r); err != nil {
 			t.Fatalf("segment %d: %v", i, err)
 		}

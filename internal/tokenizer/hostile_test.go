@@ -64,7 +64,7 @@ func TestVocabulariesWithHoles(t *testing.T) {
 }
 
 // TestAnAddedTokenWithAnIDBeyond32BitsIsRefused: ids of added tokens follow from their places, but
-// the reference refuses a file whose own are no unsigned 32-bit numbers.
+// the reference rejects a file whose ids are not unsigned 32-bit numbers.
 func TestAnAddedTokenWithAnIDBeyond32BitsIsRefused(t *testing.T) {
 	for id, want := range map[string]bool{"5000000000": false, "4294967296": false, "-1": false, "1.5": false, `"2"`: false, "null": false, "true": false,
 		"4294967295": true, "0": true, " 7 ": true} {

@@ -52,7 +52,7 @@ func TestNamesTogether(t *testing.T) {
 	}
 }
 
-// TestFirstBadMerge: the first merge that is wrong is what the error is about, whether its tokens are looked up
+// TestFirstBadMerge: the error names the first wrong merge, whether its tokens are looked up
 // together with later ones or not.
 func TestFirstBadMerge(t *testing.T) {
 	const good = `["a","b"],`

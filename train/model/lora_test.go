@@ -27,7 +27,7 @@ func frozenBase(t testing.TB) *Model {
 	return frozenModel(t, filepath.Join(smallLlama(t), "init.safetensors"))
 }
 
-// frozenModel is the model of a checkpoint with its config beside it, all of it in the checkpoint.
+// frozenModel is the model of a checkpoint with its config next to it; all weights are in the checkpoint.
 func frozenModel(t testing.TB, path string) *Model {
 	t.Helper()
 	m, err := openFile(t, filepath.Dir(path), path, Freeze(func(string) bool { return true }))

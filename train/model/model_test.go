@@ -68,7 +68,7 @@ func TestModelsAreCollected(t *testing.T) {
 	}
 	gone := weak.Make(m)
 	m = nil
-	for range 100 { // cleanups run beside
+	for range 100 { // cleanups run concurrently
 		runtime.GC()
 		all.mu.Lock()
 		done := gone.Value() == nil && len(all.lent) == 0 && all.retired && len(all.free) == 0

@@ -86,7 +86,7 @@ func TestMatMulRepeatsBatches(t *testing.T) {
 
 func vector(tp *Tape, n int) *Tensor { return tp.Input(make([]float32, n), n) }
 
-// TestEmptyTensors: what has no rows is computed, or refused, but never a panic.
+// TestEmptyTensors: operations on tensors without rows succeed or return an error, but never panic.
 func TestEmptyTensors(t *testing.T) {
 	for _, group := range []map[string]func(tp *Tape, x *Tensor) *Tensor{emptyMaps, emptyLayers} { // x is [0 4]
 		for name, f := range group {

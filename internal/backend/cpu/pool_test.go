@@ -195,7 +195,7 @@ func TestPoolTakesNearUnitsFirst(t *testing.T) {
 }
 
 // TestPoolCountsGenerationsAnew: the word of a share holds 32 bits of the generation, and
-// what is left over from one of the same number is not taken for it.
+// units left over from one of the same number are not taken for it.
 func TestPoolCountsGenerationsAnew(t *testing.T) {
 	p := newPool(3, nil, nil, func(r any) { t.Errorf("recovered %v", r) })
 	defer p.close()

@@ -145,7 +145,7 @@ func TestWeightsOnTheHost(t *testing.T) {
 	}
 }
 
-// TestPausedOperationsOverwroteRecordedValues: the reverse of an earlier operation read what a paused one wrote.
+// TestPausedOperationsOverwroteRecordedValues: the reverse of an earlier operation read values that a paused one wrote.
 func TestPausedOperationsOverwroteRecordedValues(t *testing.T) {
 	r := open(t)
 	closing(t, r)

@@ -115,7 +115,7 @@ func (st *state) writeGeneration(text string) error {
 	return st.write(text)
 }
 
-// call binds the arguments as Jinja's Macro does and returns what the body writes.
+// call binds the arguments as Jinja's Macro does and returns the text of the body.
 func (m *macro) call(st *state, c *args) (Value, error) {
 	if err := st.enter(); err != nil {
 		return nil, err

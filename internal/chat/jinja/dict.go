@@ -85,7 +85,7 @@ func (d *Dict) Clone() *Dict {
 // tupleKey is the hash key of a tuple: its parts, spelt out with their types.
 type tupleKey string
 
-// maxTupleKey bounds a tuple's hash key, and so what a look-up costs.
+// maxTupleKey bounds a tuple's hash key, and thereby the cost of a look-up.
 const maxTupleKey = 1 << 12
 
 // keyWork counts the cost of looking up key.

@@ -118,7 +118,7 @@ func (l *linker) text(s string) string {
 }
 
 // word links one word; brackets and punctuation around an address stay outside,
-// unless they close what the address has opened.
+// unless they close a bracket of the address.
 func (l *linker) word(s string) string {
 	head := openings.FindString(s)
 	middle := s[len(head):]

@@ -156,7 +156,7 @@ func textList(st *state, v Value, parts []string) (Value, error) {
 }
 
 // split makes str.split and str.rsplit. words splits at white space, at most n
-// times; by splits at a separator into at most n parts; -1 is no bound.
+// times; by splits at a separator into at most n parts; -1 means no bound.
 func split(words func(s string, n int) []string, by func(s, sep string, n int) []string) textMethod {
 	return func(st *state, v Value, s string, c *args) (Value, error) {
 		a, err := c.bind(0, "sep", "maxsplit")

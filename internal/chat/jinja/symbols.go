@@ -6,7 +6,7 @@ import "maps"
 // block, a recursive loop and a loop's filter are functions inside it. A function
 // has slots for its variables. Loops, with, set and filter blocks open frames of
 // their own inside their function: what they set is theirs, what they only read
-// is the outer frame's. An if is no frame. A frame's symbols are found before any
+// is the outer frame's. An if has no frame. A frame's symbols are found before any
 // of it is compiled, so a name's meaning does not depend on what ran before.
 
 // function is where slots are counted.
@@ -139,7 +139,7 @@ func (s *symbols) load(name string) {
 	}
 }
 
-// join takes over what the arms of an if define. A name that only some arms set
+// join takes over the names that the branches of an if define. A name that only some arms set
 // keeps its outer meaning in the others.
 func (s *symbols) join(arms ...*symbols) {
 	set := map[string]bool{}

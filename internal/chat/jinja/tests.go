@@ -117,7 +117,7 @@ func typeTest(name string) func(v Value) bool {
 
 func isA[T any](v Value) bool { _, ok := v.(T); return ok }
 
-// isSequence is Jinja's notion: what has a length and items. Dicts and undefined
+// isSequence is Jinja's test: values with a length and items. Dicts and undefined
 // values do.
 func isSequence(v Value) bool {
 	switch v.(type) {

@@ -237,7 +237,7 @@ func expandTabs(st *state, s string, size int64) (string, error) {
 	return b.String(), nil
 }
 
-// escapeHTML returns what the escape filter does to plain text.
+// escapeHTML returns the result of the escape filter for plain text.
 func escapeHTML(s string) string {
 	return htmlEscaper.Replace(s)
 }

@@ -41,7 +41,7 @@ func unescape(s string) (string, error) {
 	return b.String(), nil
 }
 
-// simpleEscapes are the letters after a backslash and what they stand for.
+// simpleEscapes are the letters after a backslash and the characters that they stand for.
 const simpleEscapes, simpleMeaning = `\'"abfnrtv`, "\\'\"\a\b\f\n\r\t\v"
 
 // unescapeOne reads the escape at the start of s. It returns its character and

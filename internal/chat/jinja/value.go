@@ -34,7 +34,7 @@ type Tuple struct {
 // NewList makes a list of items, which it keeps.
 func NewList(items ...Value) *List { return &List{Items: items} }
 
-// Markup is text that needs no HTML escaping, what the safe filter makes.
+// Markup is text that needs no HTML escaping. The safe filter returns it.
 type markup string
 
 // undefined is the value of a name or member that does not exist. It prints as nothing, is false
@@ -63,7 +63,7 @@ func (u *undefined) err() error {
 	return failf(u.kind, "%s", u.message)
 }
 
-// unbound is what a variable holds before it is set. It never reaches a template.
+// unbound is the value of a variable before it is set. It never reaches a template.
 type unbound struct{}
 
 var missing Value = unbound{}

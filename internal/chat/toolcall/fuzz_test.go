@@ -76,7 +76,7 @@ func checkNothingLost(t *testing.T, family *Family, text string, list []Event) {
 		}
 		rest = rest[i+1:]
 	}
-	// What is missing has the length of some markers.
+	// The missing text is as long as some markers.
 	sums := make([]bool, len(all)-len(got)+1)
 	sums[0] = true
 	for n := range sums {

@@ -45,7 +45,7 @@ func TestSecondCallAfterEndOfTurnWasContent(t *testing.T) {
 }
 
 // TestNotationOfOneCallIsRefusedIfTwoDiffer: what reads one call of an answer of several
-// messages and not the second is no notation.
+// messages and not the second is not a notation.
 func TestNotationOfOneCallIsRefusedIfTwoDiffer(t *testing.T) {
 	template := unseen(t, "message-per-call")
 	other := strings.Replace(template, "'<|sep|>'", "('<|sep|>' if loop.first else '<|more|>')", 1)

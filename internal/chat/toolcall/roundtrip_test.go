@@ -176,7 +176,7 @@ type variant struct {
 
 var variants = []variant{{}, {thinking: true}, {thinking: false}, {noTools: true}, {noContent: true}, {textArguments: true}}
 
-// generate is the prompt of a conversation and what the model would add to it to
+// generate returns the prompt of a conversation and the text that the model would add to
 // answer with s. It reports false where the template refuses or rewrites the
 // conversation.
 func generate(t *testing.T, family *Family, template *chat.Template, s shape, tools chat.Value, v variant) (prompt, text string, ok bool) {
@@ -306,7 +306,7 @@ func turnEnd(template *chat.Template, r chat.Request) string {
 }
 
 // cutTurn ends the text where the server would. Texts that are marks inside the
-// family's answers are no ends.
+// family's answers are not ends.
 func cutTurn(family *Family, text, end string) string {
 	marks := family.Markers()
 	for _, end := range append([]string{end}, turnEnds...) {

@@ -98,7 +98,7 @@ func TestElementsAreCalledLikeTheirKeys(t *testing.T) {
 	})
 }
 
-// TestAPartOfAGrammarInAString: what is quoted reads JSON as it stands in a string of JSON.
+// TestAPartOfAGrammarInAString: a quoted part reads JSON as it is in a string of JSON.
 func TestAPartOfAGrammarInAString(t *testing.T) {
 	b := grammar.NewBuilder(lib)
 	after := b.Literal(`"}`, grammar.Return)

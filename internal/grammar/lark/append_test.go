@@ -32,7 +32,7 @@ const sums = `?start: sum
 %ignore WS_INLINE
 `
 
-// TestNestedGrammarsMatch: what no expression matches, and what one does.
+// TestNestedGrammarsMatch: texts of nested grammars, and of those that are one expression.
 func TestNestedGrammarsMatch(t *testing.T) {
 	for _, c := range []struct {
 		src     string

@@ -95,7 +95,7 @@ func TestPackPiece(t *testing.T) {
 }
 
 // TestStoreSteps: results lie where they belong, whether or not they are stored past the caches, for whole lines and parts
-// of lines, and nothing is stored beside them.
+// of lines, and nothing is stored outside of them.
 func TestStoreSteps(t *testing.T) {
 	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
 		if !set.AMX {

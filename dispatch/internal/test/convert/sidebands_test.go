@@ -150,7 +150,8 @@ func TestIncompressibleWeightsStreamAsStored(t *testing.T) {
 		if start == "second" { // whose plan knows it from the first one's record
 			more = 0
 		}
-		// What the passes have used was read, whatever was read ahead. Only the first pass may find out by page faults.
+		// All weights that the passes used were read, whatever was read ahead. Only the first pass may cause page
+		// faults.
 		read, least := m.Status().TierReadBytes, (passes-1)*plan.DiskBytesPerToken+passes*more/4
 		if read < least {
 			t.Errorf("%s start: %d passes read %d bytes, want at least %d", start, passes, read, least)

@@ -28,7 +28,7 @@ func readBytes(t *testing.T) (n int64) {
 	return n
 }
 
-// TestOpeningReadsNoWeight counts what the documentation promises: planning, binding and offloading
+// TestOpeningReadsNoWeight counts reads and compares with the documentation: planning, binding and offloading
 // read config and headers, and map no weight, whatever the tier.
 func TestOpeningReadsNoWeight(t *testing.T) {
 	dir := dispatchtest.DemoFolder(t)
@@ -109,7 +109,7 @@ func TestPlanningABareConfigOpensNothingElse(t *testing.T) {
 	if _, _, err := dispatch.Plan(skeleton, dispatch.Options{Threads: 1, MaxMemory: limits}); err != nil {
 		t.Fatal(err)
 	}
-	if n := readBytes(t) - before; n > 64<<10 { // what the system says about its processors
+	if n := readBytes(t) - before; n > 64<<10 { // the system's description of its processors
 		t.Errorf("planning reads %d bytes", n)
 	}
 }

@@ -18,9 +18,10 @@ import (
 // TestAdaptersOfStations runs adapters on two backends of the CPU in place of GPUs.
 func TestAdaptersOfStations(t *testing.T) { adaptersKeepBits(t, withTwoGPUs) }
 
-// adaptersKeepBits holds law 4 for the adapters that PEFT trained: with high precision the logits over maps with GPUs are
-// those of the CPU, also of prompts that stream, beside rows of the base and of another adapter. Low-rank pairs, magnitudes
-// (DoRA), whole modules and pairs of experts are among them. Short tests try one map, and one with divided experts.
+// adaptersKeepBits holds law 4 for the adapters that PEFT trained: with high precision the logits over maps with GPUs
+// are those of the CPU, also of prompts that stream, in a batch with rows of the base and of another adapter.
+// Low-rank pairs, magnitudes (DoRA), whole modules and pairs of experts are among them. Short tests try one map, and
+// one with divided experts.
 func adaptersKeepBits(t *testing.T, gpus func(dispatch.Options) dispatch.Options) {
 	dir := filepath.Join(golden.Module(t), "testdata", "golden", "train", "peft")
 	var trace struct{ Runs []struct{ Run, Base string } }

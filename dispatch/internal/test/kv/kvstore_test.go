@@ -68,7 +68,7 @@ func TestStoredPagesOfWindows(t *testing.T) {
 	}
 }
 
-// TestTwoModelsShareStoredPages: what one model has written, another that runs reuses.
+// TestTwoModelsShareStoredPages: a running model reuses the pages that another one wrote.
 func TestTwoModelsShareStoredPages(t *testing.T) {
 	dir, where, prompt := dispatchtest.StoreFolder(t, 1), t.TempDir(), dispatchtest.StorePrompt()
 	open := func() *dispatch.Model { // each with a store of its own, as two processes have

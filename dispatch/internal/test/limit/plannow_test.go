@@ -46,7 +46,7 @@ func TestThePlanShowsWhatHoldsNow(t *testing.T) {
 			} else if got == 0 {
 				t.Errorf("%v: a limit of %d: the map %s has nothing on the disk", o.Quantize, limit, plan.Map)
 			}
-			// What the window still has is not read again.
+			// Weights that are still in the window are not read again.
 			if got := plan.DiskBytesPerToken; got == 0 || reads < got-got/8 || reads > got+got/8 {
 				t.Errorf("%v: a limit of %d: a pass reads %d bytes, the plan says %d", o.Quantize, limit, reads, got)
 			}

@@ -63,7 +63,7 @@ func sharing(t *testing.T, text string) string {
 }
 
 // TestSharedWeightsLeaveAndComeBack: weights that several layers use stream to each of them while a limit leaves no room for
-// them, as stored and converted. Logits keep their bits, and what is held keeps to the minimum.
+// them, as stored and converted. Logits keep their bits, and the memory in use stays at the minimum.
 func TestSharedWeightsLeaveAndComeBack(t *testing.T) {
 	ids := make([]int32, 40)
 	for i := range ids {

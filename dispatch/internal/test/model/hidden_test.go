@@ -9,7 +9,7 @@ import (
 	"github.com/heftai/heft/dispatch/internal/dispatchtest"
 )
 
-// states runs tokens in chunks and returns what the last row asked for; sums go on from
+// states runs tokens in chunks and returns the states that the last row asked for; sums continue from
 // chunk to chunk.
 func states(t *testing.T, m *dispatch.Model, tokens []int32, chunk int, mode dispatch.HiddenMode) []float32 {
 	t.Helper()

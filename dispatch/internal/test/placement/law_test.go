@@ -14,7 +14,7 @@ import (
 
 // TestPlacementNeverChangesTheAnswer holds law 4, bit by bit, in every variant that the
 // processor has: the logits of a sequence are those that it has alone, on one thread and from
-// mapped weights, whatever runs beside it, in what pieces it comes, how many threads there
+// mapped weights, whatever else runs, in what pieces it comes, how many threads there
 // are, and whether its weights have moved.
 func TestPlacementNeverChangesTheAnswer(t *testing.T) {
 	dir := dispatchtest.LawFolder(t)

@@ -47,7 +47,7 @@ func BenchmarkPlanTrillion(b *testing.B) {
 }
 
 // TestMatricesOfABlockOnTwoTiers runs plans in which a block streams some of its matrices: the answer
-// is that of all weights in memory, and a token reads what the plan says.
+// is that of all weights in memory, and a token reads the bytes that the plan shows.
 func TestMatricesOfABlockOnTwoTiers(t *testing.T) {
 	dir := dispatchtest.LawFolder(t)
 	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dir)

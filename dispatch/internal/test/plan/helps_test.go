@@ -13,7 +13,7 @@ import (
 // usual is a machine with a disk of 2 GB/s.
 var usual = dispatch.MachineSpeed{MemoryBytes: 40e9, DiskBytes: 2e9, Operations32: 2e11, Operations16: 5e11}
 
-// What is said to help does so when it is done, and the most effective change comes first.
+// Each suggested change helps, and the most effective one comes first.
 func TestWhatHelps(t *testing.T) {
 	skeleton, o := dispatchtest.ModelShape(t, "dense-405b"), dispatchtest.ServingOptions(200*dispatchtest.GiB)
 	o.CacheDir = t.TempDir()
