@@ -102,6 +102,16 @@ func (p *Plan) CachedExpertBytes() int64 {
 	return (p.ExpertCacheBytes + p.lentToExperts) / slot * (slot - slotOverhead)
 }
 
+// CachedExpertShare returns the share of the experts on the disk that are expected to fit into their
+// cache. It is 0 without a cache.
+func (p *Plan) CachedExpertShare() float64 {
+	cached := p.CachedExpertBytes()
+	if cached <= 0 {
+		return 0
+	}
+	return float64(cached) / float64(cached+p.UncachedExpertBytes())
+}
+
 // KeepStreamed plans to keep streamed matrices in host memory until the KV cache or requests need
 // it. Matrices take, in this order, alone bytes that are lent only to them, free bytes that the
 // plan leaves free, and shared bytes that experts may also borrow. KeepStreamed reduces

@@ -52,6 +52,7 @@ func (m *Model) Forward(ctx context.Context, b *Batch) (*Logits, error) {
 	out, err := m.forward(ctx, b)
 	if err == nil {
 		m.measured.end(b, len(m.pass.rows) > 0, m.weights.ReadBytes())
+		m.hits.passed(m.measured.decoded && m.measured.follows && len(b.Rows) == 1, m.weights.ExpertStats())
 		m.keeper.passed()
 	}
 	return out, err

@@ -29,6 +29,7 @@ const (
 // A routingKeeper records a model's routing and stores it for later plans. Its methods do nothing
 // on a nil pointer.
 type routingKeeper struct {
+	folder   string // of the recording and of measured hit rates
 	path     string
 	skeleton *meta.Model
 	recorder *policy.Recorder
@@ -43,7 +44,7 @@ type routingKeeper struct {
 // KeepRouting starts to record the experts that passes request, and writes recordings to folder.
 // Later plans predict the hit rate of the expert cache from them; see [RoutingFile]. A recording
 // is written after about a thousand tokens, at most once an hour. Close writes one if none was
-// written. failed is called from another goroutine with the error of a write. KeepRouting does
+// written, and the measured hit rate; see [Model.SaveExpertHits]. failed is called from another goroutine with the error of a write. KeepRouting does
 // nothing for a model without routed experts. It must not be called during a pass, nor used
 // together with RecordRouting.
 func (m *Model) KeepRouting(folder string, failed func(error)) {
@@ -51,7 +52,7 @@ func (m *Model) KeepRouting(folder string, failed func(error)) {
 	if len(layers) == 0 || folder == "" || m.keeper != nil {
 		return
 	}
-	m.keeper = &routingKeeper{path: RoutingFile(folder, m.skeleton), skeleton: m.skeleton, failed: failed,
+	m.keeper = &routingKeeper{folder: folder, path: RoutingFile(folder, m.skeleton), skeleton: m.skeleton, failed: failed,
 		recorder: policy.NewRecorder(layers, maxKept), attach: m.weights.RecordExperts}
 	m.keeper.attach(m.keeper.recorder)
 }
@@ -93,6 +94,16 @@ func (k *routingKeeper) save(t *policy.Trace) {
 	}
 	t.Measure()
 	if err := (&Routing{t}).write(k.path); err != nil && k.failed != nil {
+		k.failed(err)
+	}
+}
+
+// saveHits stores the measured hit rate of m, whose keeper k is.
+func (k *routingKeeper) saveHits(m *Model) {
+	if k == nil {
+		return
+	}
+	if err := m.SaveExpertHits(k.folder); err != nil && k.failed != nil {
 		k.failed(err)
 	}
 }

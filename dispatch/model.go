@@ -41,8 +41,9 @@ type Model struct {
 	weights     *residency.Store
 	recording   *policy.Recorder // of RecordRouting
 	keeper      *routingKeeper   // of KeepRouting
-	cache       *kvcache.Cache   // nil for a tree without attention
-	capacity    int              // tokens that a sequence can have in the cache
+	hits        hitCounter
+	cache       *kvcache.Cache // nil for a tree without attention
+	capacity    int            // tokens that a sequence can have in the cache
 	run         *nn.Context
 	stations    stations   // the GPUs
 	meters      []*meter   // of the host and of each station, made when the model is opened
@@ -235,6 +236,7 @@ func (m *Model) Close() {
 	m.endFollowing()
 	m.endKV()
 	m.options.Ledger.lenders.remove(m)
+	m.keeper.saveHits(m)
 	m.keeper.close()
 	m.closeLoras()
 	for _, a := range m.adapters {

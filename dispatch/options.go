@@ -138,6 +138,9 @@ type Options struct {
 	// most. nil means the curve of usual routings: a cache with room for 4 % of all experts holds
 	// 20 % of the requested ones, with room for 12 % 47 %, with room for a third 73 %.
 	Routing *Routing
+	// ExpertHits are hit rates of the expert cache that earlier runs of the model measured. [Plan]
+	// corrects by them the rates that it predicts from Routing or the usual curve. nil means none.
+	ExpertHits *ExpertHits
 	// KVStore keeps pages of the KV cache beyond the life of the model; nil keeps none. Its
 	// buffers of two pages are counted as activations. Hooks that change results must not be used
 	// with it.

@@ -125,10 +125,7 @@ func (p *placement) place(o Options) (placed, error) {
 	matrices := unusedByRequests(kv.lendableRequests(&plan), 0) + o.unusedActivations(p.skeleton, p.program, &plan, o.keptTokens())
 	lent := plan.KeepStreamed(matrices, freeBytes(&plan), kv.unused(&plan))
 	if plan.CacheExperts(lent, o.expertHits()); plan.ExpertCacheBytes > 0 {
-		plan.ExpertHitsFrom = "the curve of usual routings; none was recorded for this model"
-		if o.Routing != nil {
-			plan.ExpertHitsFrom = fmt.Sprintf("%d recorded passes", o.Routing.Passes())
-		}
+		plan.ExpertHitsFrom = o.hitsFrom(plan.CachedExpertShare())
 	}
 	kv.takeFree(&plan)
 	kv.size(&plan)

@@ -155,11 +155,3 @@ func expertLayers(skeleton *meta.Model) (layers []policy.Layer) {
 	}
 	return layers
 }
-
-// expertHits returns the predicted hit rate by the share of experts that a cache has room for.
-func (o *Options) expertHits() func(share float64) float64 {
-	if o.Routing == nil {
-		return usualCurve.Hits
-	}
-	return o.Routing.trace.Hits
-}

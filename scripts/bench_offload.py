@@ -1,6 +1,7 @@
 """Measures models that are bigger than their memory and prints goals and results: see bench-offload.sh."""
 
 import argparse
+import glob
 import json
 import os
 import shlex
@@ -151,8 +152,11 @@ class Bench:
         yield "prompt of 2000 tokens, 32 experts at 600 MiB: passes of reads", "<= 1.3", f"{passes:.2f}", passes <= 1.3
 
     def plan(self):
-        for name, how in (("mid", ""), ("big", ""), ("moe", "usual curve"), ("moe", "recorded routing")):
+        for name, how in (("mid", ""), ("big", ""), ("moe", "usual curve"), ("moe", "earlier run"), ("moe", "recorded routing")):
             folder, limit = self.half(name)
+            if how != "earlier run":  # which the bench before has measured
+                for file in glob.glob(f"{self.work}/hits-*.json"):
+                    os.remove(file)
             if how == "recorded routing":
                 self.bench(folder, limit, "--prompt-tokens", "8", "--decode-tokens", "200", "--no-probe", "--trace", f"{self.work}/routing")
             tokens = "64" if how else "16"

@@ -107,7 +107,7 @@ func (c *benchCmd) load(adapters []dispatch.Adapter) (*dispatch.Model, *loader.C
 	if err != nil {
 		return nil, nil, err
 	}
-	o.Routing = usualRouting(c.CacheDir, skeleton)
+	useKept(c.CacheDir, skeleton, &o)
 	o = o.KnownCoding(skeleton, checkpoint)
 	if err = c.checkLength(skeleton); err == nil {
 		err = c.applyDtype(skeleton, &o)
@@ -165,6 +165,9 @@ func (c *benchCmd) measure(ctx context.Context, m *dispatch.Model, checkpoint *l
 	}
 	if err = c.generate(ctx, m, r); err == nil {
 		err = c.roof(ctx, r, checkpoint)
+	}
+	if err == nil {
+		err = m.SaveExpertHits(measurementsDir(c.CacheDir))
 	}
 	r.share(m.Skeleton())
 	r.expect(m)

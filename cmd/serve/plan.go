@@ -57,9 +57,7 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if err != nil {
 		return err
 	}
-	if ignored != "" {
-		plan.Warnings = append(plan.Warnings, ignored)
-	}
+	plan.Warnings = append(plan.Warnings, ignored...)
 	report := dispatch.NewReport(plan)
 	report.KVTokens, report.MaxModelLen, report.Routing, report.SelfDraft = o.KVTokens, o.MaxModelLen, curve, self
 	report.Coding = dispatch.CodingOf(skeleton, &plan, &o)
@@ -90,17 +88,18 @@ func (c *planCmd) Run(ctx context.Context, out cmdline.Output) error {
 	return err
 }
 
-// addRouting adds the recorded routing of the model to o. It returns the curve of hits of --trace,
-// and why a record is ignored.
-func (c *planCmd) addRouting(skeleton *meta.Model, o *dispatch.Options) (curve []dispatch.RoutingHits, ignored string) {
+// addRouting adds the recorded routing of the model, and measured hit rates, to o. With --trace it
+// adds the given routing alone, and returns its curve of hits. It returns why a file is ignored.
+func (c *planCmd) addRouting(skeleton *meta.Model, o *dispatch.Options) (curve []dispatch.RoutingHits, ignored []string) {
 	if c.Trace == "" {
-		o.Routing, ignored = keptRouting(c.CacheDir, skeleton)
-		return nil, ignored
+		return nil, addKept(c.CacheDir, skeleton, o)
 	}
-	if o.Routing, ignored = readRouting(c.Trace, skeleton); o.Routing != nil {
-		curve = o.Routing.Curve()
+	routing, warning := readRouting(c.Trace, skeleton)
+	if routing == nil {
+		return nil, []string{warning}
 	}
-	return curve, ignored
+	o.Routing = routing
+	return routing.Curve(), nil
 }
 
 // plan plans the model. With --draft self it includes the self-draft, unless that is not expected

@@ -191,7 +191,7 @@ func (c *runCmd) open(m servedModel, options dispatch.Options) (*draft, error) {
 		_ = checkpoint.Close() // the first error is more useful
 		return nil, err
 	}
-	d.options.Routing = usualRouting(c.CacheDir, skeleton)
+	useKept(c.CacheDir, skeleton, &d.options)
 	d.options = d.options.KnownCoding(skeleton, checkpoint)
 	return d, nil
 }

@@ -93,27 +93,29 @@ func readRouting(path string, skeleton *meta.Model) (routing *dispatch.Routing, 
 
 func ignoredRouting(err error) string { return fmt.Sprintf("ignoring the routing trace: %v", err) }
 
-// keptRouting reads the routing that serving, or bench --trace, has stored for models of this
-// shape. It returns nil if there is none.
-func keptRouting(cache string, skeleton *meta.Model) (routing *dispatch.Routing, warning string) {
+// addKept adds to o what earlier runs have stored for models of this shape: the routing that serving,
+// or bench --trace, has recorded, and the hit rates of the expert cache. It returns why a file is
+// ignored.
+func addKept(cache string, skeleton *meta.Model, o *dispatch.Options) (ignored []string) {
 	folder := measurementsDir(cache)
 	if folder == "" {
-		return nil, ""
+		return nil
 	}
-	routing, err := dispatch.ReadRouting(dispatch.RoutingFile(folder, skeleton), skeleton)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, ignoredRouting(err)
+	var err error
+	if o.Routing, err = dispatch.ReadRouting(dispatch.RoutingFile(folder, skeleton), skeleton); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		ignored = append(ignored, ignoredRouting(err))
 	}
-	return routing, ""
+	if o.ExpertHits, err = dispatch.ReadExpertHits(dispatch.ExpertHitsFile(folder, skeleton)); err != nil {
+		ignored = append(ignored, fmt.Sprintf("ignoring the measured hits of experts: %v", err))
+	}
+	return ignored
 }
 
-// usualRouting is like keptRouting, but logs the warning.
-func usualRouting(cache string, skeleton *meta.Model) *dispatch.Routing {
-	routing, warning := keptRouting(cache, skeleton)
-	if warning != "" {
+// useKept is like addKept, but logs what is ignored.
+func useKept(cache string, skeleton *meta.Model, o *dispatch.Options) {
+	for _, warning := range addKept(cache, skeleton, o) {
 		slog.Warn(warning)
 	}
-	return routing
 }
 
 // hitsTable formats the hits of a routing by the size of the cache.

@@ -61,3 +61,24 @@ func TestTraceOfABench(t *testing.T) {
 		}
 	}
 }
+
+// TestHitsOfABenchAreKept: a bench stores the hit rate of its cache of experts for later plans, and a
+// plan ignores a damaged file with a line.
+func TestHitsOfABenchAreKept(t *testing.T) {
+	cache := t.TempDir()
+	command(t, 0, "bench", "--no-probe", "--prompt-tokens", "2", "--decode-tokens", "30", "--threads", "1", "--device-map", "disk", "--cache-dir", cache, mixtureDir)
+	kept, err := filepath.Glob(filepath.Join(cache, "hits-*.json"))
+	if err != nil || len(kept) != 1 {
+		t.Fatal("kept in the cache folder:", kept, err)
+	}
+	plan := []string{"plan", "--no-probe", "--device-map", "disk", "--cache-dir", cache, mixtureDir}
+	if out, _ := command(t, 0, plan...); !strings.Contains(out, "what an earlier run measured") || strings.Contains(out, "ignoring") {
+		t.Errorf("the plan prints %s", out)
+	}
+	if err := os.WriteFile(kept[0], []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := command(t, 0, plan...); !strings.Contains(out, "warning: ignoring the measured hits of experts: ") || !strings.Contains(out, "the curve of usual routings") {
+		t.Errorf("with a damaged file the plan prints %s", out)
+	}
+}

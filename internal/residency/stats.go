@@ -62,6 +62,14 @@ func (c *counts) stall(d time.Duration) {
 // ReadBytes returns the bytes read from the disk tier so far. It is safe for concurrent use.
 func (s *Store) ReadBytes() int64 { return s.bytesRead.Load() }
 
+// ExpertStats returns the requests for experts of the disk tier so far. It does not allocate.
+func (s *Store) ExpertStats() policy.Stats {
+	if s.experts == nil {
+		return policy.Stats{}
+	}
+	return s.experts.cached()
+}
+
 // Stats returns the counters. It is safe for concurrent use.
 func (s *Store) Stats() Stats {
 	c := &s.counts
