@@ -92,7 +92,7 @@ func TestADraftTookTheModelsMinimum(t *testing.T) {
 	for _, strict := range []string{"--strict-memory=false", "--strict-memory"} {
 		args := []string{"plan", demoOnDisk(t), "--no-probe", "--draft", "self", "--max-memory", "cpu=92MiB", strict}
 		text, _ := command(t, 0, args...)
-		if !strings.Contains(text, "less than its minimum, so auto declines it") || !strings.Contains(text, "limit 92.0 MiB") || strings.Contains(text, "warning") {
+		if !strings.Contains(text, "less than its minimum, so auto declines it") || !strings.Contains(text, "cpu       92.0 MiB") || strings.Contains(text, "warning") {
 			t.Errorf("%s:\n%s", strict, text)
 		}
 		p := start(t, "--model", demoOnDisk(t), "--draft", "self", "--max-memory", "cpu=92MiB", strict)
