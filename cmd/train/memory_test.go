@@ -101,6 +101,37 @@ func TestAccumulationReadAStreamedBaseTwiceABatch(t *testing.T) {
 	}
 }
 
+// TestPreferenceMethodsReadAStreamedBaseTwiceABatch: with --method dpo, orpo, kto, reward and grpo too, a step reads the base
+// once forwards and once backwards, including the passes of the reference, and leaves the adapter of a base in memory.
+func TestPreferenceMethodsReadAStreamedBaseTwiceABatch(t *testing.T) {
+	dir, pairs, groups := tinyModel(t), pairsFile(t, 12), groupsFile(t, 12)
+	trained := func(method, accumulate string, flags ...string) (string, int64) {
+		out, file := filepath.Join(t.TempDir(), "out"), pairs
+		if method == "grpo" {
+			file, flags = groups, append(flags, "--beta", "0.1")
+		}
+		args := append([]string{"run", dir, "--data", file, "--output", out, "--method", method, "--max-steps", "2", "--batch", "2", "--lora", "r=2", "--lr", "0.01",
+			"--sequence", "48", "--gradient-accumulation-steps", accumulate, "--threads", "1", "--save-steps", "-1", "--json"}, flags...)
+		var r finetune.Result
+		status, stdout, stderr := command(t, args...)
+		if err := json.Unmarshal([]byte(stdout), &r); err != nil || status != 0 {
+			t.Fatalf("%s: %d: %s (%v)", method, status, stderr, err)
+		}
+		return fmt.Sprintf("%x %v", weightsOf(t, out), *r.Loss), r.DiskBytes / int64(r.Steps)
+	}
+	_, least := trained("orpo", "1", "--max-memory", "cpu=1KiB")
+	for _, method := range []string{"dpo", "orpo", "kto", "reward", "grpo"} {
+		want, _ := trained(method, "3")
+		got, read := trained(method, "3", "--max-memory", "cpu=1KiB")
+		if got != want {
+			t.Errorf("%s: another adapter or loss", method)
+		}
+		if read > least+least/8 || least == 0 {
+			t.Errorf("%s reads %d bytes a step of 3 batches, want those of one without a reference, %d", method, read, least)
+		}
+	}
+}
+
 func TestMaxMemoryThatCannotBeKeptIsRefused(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 4)
 	for flags, want := range map[string]string{

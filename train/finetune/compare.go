@@ -139,11 +139,9 @@ func (j *job) collate() data.Collate[data.Comparison, data.ComparisonBatch] {
 // comparer is a student that learns from comparisons.
 type comparer struct {
 	*student
-	objective  train.Preference
-	meter      *train.Meter
-	reference  *model.Model
-	evaluating bool
-	ctx        context.Context // for the loss being computed
+	objective train.Preference
+	meter     *train.Meter
+	reference *model.Model
 }
 
 // compare makes the training loop of a method that compares answers.
@@ -157,67 +155,65 @@ func (s *student) compare(m comparing) (loop, error) {
 			return nil, err
 		}
 	}
-	config := train.TrainerConfig[data.ComparisonBatch]{Model: &switched{s.model, c.SetTraining}, ComputeLoss: c.loss, Meter: c.meter, WithoutPerplexity: true,
+	config := train.TrainerConfig[data.ComparisonBatch]{Model: &switched{s.model, s}, Meter: c.meter, WithoutPerplexity: true,
 		Items: func(b data.ComparisonBatch) int { return b.Prompts }}
-	return fit(s, config, s.collate())
+	return fit(s, config, c.losses, s.collate())
 }
 
-// SetTraining tells c whether the next losses are for training or for evaluation.
-func (c *comparer) SetTraining(on bool) { c.evaluating = !on }
+// judged are the losses of the tokens of a batch, and of the answers of other prompts for kto.
+type judged struct{ own, mismatched train.TokenLosses }
 
-// loss returns the loss summed over a batch's pairs.
-func (c *comparer) loss(ctx context.Context, b data.ComparisonBatch) (loss *tensor.Tensor, err error) {
-	c.ctx = ctx
-	if c.evaluating {
-		c.tape.NoGrad(func() { loss, err = c.losses(b, model.Options{CrossEntropyOptions: perToken}) })
-		return loss, err
+// losses returns the loss of each batch, summed over its pairs.
+func (c *comparer) losses(ctx context.Context, batches []data.ComparisonBatch) ([]*tensor.Tensor, error) {
+	all, of := &passes{student: c.student, reference: c.reference}, make([]judged, len(batches))
+	for i, b := range batches {
+		c.request(all, b, &of[i])
 	}
-	return c.losses(b, model.Options{CrossEntropyOptions: perToken, Recompute: c.recompute, Dropout: c.acc.Generator()})
-}
-
-func (c *comparer) losses(b data.ComparisonBatch, o model.Options) (*tensor.Tensor, error) {
-	divergence, err := c.divergence(b)
-	if err != nil {
+	if err := all.run(); err != nil {
 		return nil, err
 	}
-	var losses train.TokenLosses
-	if c.objective.NeedsReference() {
-		if losses.Reference, err = c.untrained(c.reference, b.TokenBatch, true); err != nil {
+	out := make([]*tensor.Tensor, len(batches))
+	for i, b := range batches {
+		divergence, err := c.divergence(ctx, b, of[i].mismatched)
+		if err == nil {
+			out[i], err = train.PreferenceLoss(c.tape, c.objective, b, of[i].own, divergence, c.meter)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
-	tokens := b.TokenBatch
+	return out, nil
+}
+
+// request requests the passes that the loss of a batch needs.
+func (c *comparer) request(all *passes, b data.ComparisonBatch, to *judged) {
+	if b.Mismatched != nil {
+		all.judge(*b.Mismatched, &to.mismatched.Reference)
+		all.own.add(*b.Mismatched, model.Options{CrossEntropyOptions: perToken, NoGrad: true}, &to.mismatched.Policy)
+	}
+	if c.objective.NeedsReference() {
+		all.judge(b.TokenBatch, &to.own.Reference)
+	}
+	tokens, o := b.TokenBatch, c.options(perToken)
 	tokens.Labels = train.PreferenceLabels(c.objective, b)
-	c.model.SetAuxiliary(0)
 	if c.Method != "orpo" {
-		o.Entropies, o.MeanLogits, o.Top = &losses.Entropies, &losses.MeanLogits, &losses.Top
+		o.Entropies, o.MeanLogits, o.Top = &to.own.Entropies, &to.own.MeanLogits, &to.own.Top
 	}
-	if losses.Policy, err = c.model.Loss(c.tape, batch(tokens, 0, tokens.Rows), o); err != nil {
-		return nil, err
-	}
-	return train.PreferenceLoss(c.tape, c.objective, b, losses, divergence, c.meter)
+	all.own.add(tokens, o, &to.own.Policy)
 }
 
 // divergence estimates the model's KL divergence from the reference. It returns 0 if the batch has
 // no data for it. In training it is the mean over all ranks. In evaluations each rank uses its own
 // estimate, because ranks may have different numbers of batches.
-func (c *comparer) divergence(b data.ComparisonBatch) (float64, error) {
+func (c *comparer) divergence(ctx context.Context, b data.ComparisonBatch, losses train.TokenLosses) (float64, error) {
 	if b.Mismatched == nil {
 		return 0, nil
-	}
-	var losses train.TokenLosses
-	var err error
-	if losses.Reference, err = c.untrained(c.reference, *b.Mismatched, true); err != nil {
-		return 0, err
-	}
-	if losses.Policy, err = c.untrained(c.model, *b.Mismatched, false); err != nil {
-		return 0, err
 	}
 	kl, err := train.KLDivergence(b, losses)
 	if err != nil || c.evaluating || c.ranks == 1 {
 		return kl, err
 	}
-	mean, err := train.Reduce(c.ctx, c.acc, []float64{kl}, train.ReduceMean)
+	mean, err := train.Reduce(ctx, c.acc, []float64{kl}, train.ReduceMean)
 	if err != nil {
 		return 0, err
 	}

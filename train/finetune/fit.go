@@ -48,6 +48,7 @@ type student struct {
 	diverged   bool    // the divergence has been logged
 	lost       bool    // the last loss was not finite
 	stopped    bool    // by Interrupt, on all ranks
+	evaluating bool    // the next losses are for an evaluation
 }
 
 func (s *student) close() error {
@@ -132,8 +133,8 @@ func (j *job) student(w *train.World) (*student, error) {
 	return s, s.open()
 }
 
-// fit makes the Trainer of a method. s's data must be a sampleSet of S.
-func fit[S, B any](s *student, c train.TrainerConfig[B], collate data.Collate[S, B]) (loop, error) {
+// fit makes the Trainer of a method, whose losses f computes. s's data must be a sampleSet of S.
+func fit[S, B any](s *student, c train.TrainerConfig[B], f losing[B], collate data.Collate[S, B]) (loop, error) {
 	of, ok := s.data.set.(sampleSet[S])
 	if !ok {
 		return nil, fmt.Errorf("finetune: --method %s: got data %T, want %T", s.Method, s.data.set, of)
@@ -150,6 +151,7 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], collate data.Collate[S,
 		return nil, err
 	}
 	c.Accelerator, c.Train = s.acc, loader
+	computes(s, &c, f)
 	c.Arguments = train.TrainingArguments{
 		OutputDir: s.Output, Epochs: s.Epochs, MaxSteps: s.MaxSteps, GradientAccumulationSteps: s.GradientAccumulationSteps,
 		MaxGradNorm: s.MaxGradNorm, Schedule: s.LRScheduler, ScheduleOptions: s.scheduleOptions(), WarmupSteps: s.warmup(), LogSteps: s.LogSteps, EvalSteps: s.EvalSteps,

@@ -210,10 +210,10 @@ func (m grpo) prepare(s *student) (loop, error) {
 			return nil, err
 		}
 	}
-	c := train.TrainerConfig[[]*rollout]{Model: &switched{s.model, func(on bool) { g.evaluating = !on }}, ComputeLoss: g.loss, BeforeWindow: g.ready,
+	c := train.TrainerConfig[[]*rollout]{Model: &switched{s.model, s}, BeforeWindow: g.ready,
 		WithoutPerplexity: true,
 		Items:             func(b []*rollout) int { tokens, _ := g.rows(b); return g.objective.Items(tokens) }, Meter: g.meter}
-	g.loop, err = fit(s, c, func(samples []*rollout) ([]*rollout, error) {
+	g.loop, err = fit(s, c, g.losses, func(samples []*rollout) ([]*rollout, error) {
 		var fresh []*rollout // in a later epoch the prompt gets new completions
 		for _, r := range samples {
 			c := *r
@@ -227,13 +227,12 @@ func (m grpo) prepare(s *student) (loop, error) {
 // grouper is a student that learns from groups of completions.
 type grouper struct {
 	*student
-	objective  train.GRPO
-	meter      *train.Meter
-	reference  *model.Model
-	completer  *completer // nil if the data has the completions
-	loop       loop
-	kept       [][]*rollout // the previous window
-	evaluating bool
+	objective train.GRPO
+	meter     *train.Meter
+	reference *model.Model
+	completer *completer // nil if the data has the completions
+	loop      loop
+	kept      [][]*rollout // the previous window
 }
 
 // ready completes the batches of a window, or restores those of the previous window if it is
@@ -328,38 +327,39 @@ func (g *grouper) rows(b []*rollout) (tokens data.TokenBatch, advantages []float
 	return tokens, advantages
 }
 
-// loss returns the loss of a batch, summed over its items.
-func (g *grouper) loss(ctx context.Context, b []*rollout) (loss *tensor.Tensor, err error) {
-	if !g.evaluating {
-		return g.losses(b, model.Options{CrossEntropyOptions: perToken, Recompute: g.recompute, Dropout: g.acc.Generator(), Temperature: g.sampled})
+// losses returns the loss of each batch, summed over its items.
+func (g *grouper) losses(ctx context.Context, batches [][]*rollout) ([]*tensor.Tensor, error) {
+	all, of := &passes{student: g.student, reference: g.reference}, make([]train.GRPOLosses, len(batches))
+	for i, b := range batches {
+		if g.evaluating {
+			if err := g.complete(ctx, b); err != nil {
+				return nil, err
+			}
+		}
+		tokens, _ := g.rows(b)
+		if g.reference != nil {
+			all.judge(tokens, &of[i].Reference)
+		}
+		o := g.options(perToken)
+		o.Temperature, o.Entropies = g.sampled, &of[i].Entropies
+		all.own.add(tokens, o, &of[i].Policy)
 	}
-	if err := g.complete(ctx, b); err != nil {
+	if err := all.run(); err != nil {
 		return nil, err
 	}
-	g.tape.NoGrad(func() {
-		loss, err = g.losses(b, model.Options{CrossEntropyOptions: perToken, Temperature: g.sampled})
-	})
-	return loss, err
-}
-
-func (g *grouper) losses(b []*rollout, o model.Options) (*tensor.Tensor, error) {
-	tokens, advantages := g.rows(b)
-	losses := train.GRPOLosses{Old: old(b, tokens)}
-	var err error
-	if g.reference != nil {
-		if losses.Reference, err = g.untrained(g.reference, tokens, true); err != nil {
+	out := make([]*tensor.Tensor, len(batches))
+	for i, b := range batches {
+		tokens, advantages := g.rows(b)
+		of[i].Old = old(b, tokens)
+		if g.NumIterations > 1 && of[i].Old == nil && !g.evaluating {
+			keep(b, tokens, of[i].Policy.Data())
+		}
+		var err error
+		if out[i], err = train.GRPOLoss(g.tape, g.objective, tokens, advantages, of[i], g.meter); err != nil {
 			return nil, err
 		}
 	}
-	g.model.SetAuxiliary(0)
-	o.Entropies = &losses.Entropies
-	if losses.Policy, err = g.model.Loss(g.tape, batch(tokens, 0, tokens.Rows), o); err != nil {
-		return nil, err
-	}
-	if g.NumIterations > 1 && losses.Old == nil && !g.evaluating {
-		keep(b, tokens, losses.Policy.Data())
-	}
-	return train.GRPOLoss(g.tape, g.objective, tokens, advantages, losses, g.meter)
+	return out, nil
 }
 
 // keep stores the losses of the completions' tokens.

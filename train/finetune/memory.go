@@ -290,37 +290,6 @@ func blocksOf(m *meta.Model) (n int64) {
 	return n
 }
 
-// sweeping describes the batches of a step that share a sweep over a streamed base, and the states
-// between blocks that they keep until the backward pass.
-type sweeping struct {
-	batches int   // the maximum
-	memory  int64 // bytes of states in memory; passBytes counts those of one batch
-	disk    int64 // bytes of states in a scratch file in --output
-}
-
-// sweeps chooses as many batches of a step as half of the free disk space allows.
-func (s *student) sweeps(m *meta.Model) (w sweeping) {
-	root, ok := m.Root.Spec.(*meta.CausalLMSpec)
-	if !ok || s.GradientAccumulationSteps < 2 {
-		return sweeping{batches: 1}
-	}
-	each := 4 * s.batchTokens() * int64(root.Hidden) * (blocksOf(m) + 1)
-	w = sweeping{batches: s.GradientAccumulationSteps, memory: each}
-	if _, free, err := s.space(s.Output); err == nil {
-		w.batches = int(min(int64(w.batches), 1+free/2/int64(s.here)/max(each, 1)))
-	}
-	w.disk = int64(w.batches-1) * each
-	return w
-}
-
-// together returns how many of n batches are computed together.
-func (s *student) together(n int) int {
-	if !s.model.Sweeps() {
-		return 1
-	}
-	return min(n, max(s.sweep.batches, 1))
-}
-
 // showMemory logs where frozen weights are. It warns if they exceed a limit together with the other
 // memory of a rank.
 func (s *student) showMemory(host dispatch.Host, beside int64) {

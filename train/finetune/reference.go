@@ -5,7 +5,6 @@ import (
 
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
-	"github.com/heftai/heft/train/data"
 	"github.com/heftai/heft/train/model"
 	"github.com/heftai/heft/train/tensor"
 )
@@ -49,15 +48,6 @@ func (s *student) mapped(config *meta.Config, checkpoint *loader.Checkpoint) (*m
 	return model.Load(skeleton, binding, model.Freeze(func(string) bool { return true }))
 }
 
-// untrained returns the losses of tokens without recording gradients.
-func (s *student) untrained(m *model.Model, b data.TokenBatch, base bool) (losses *tensor.Tensor, err error) {
-	m.SetAuxiliary(0)
-	s.tape.NoGrad(func() {
-		losses, err = m.Loss(s.tape, batch(b, 0, b.Rows), model.Options{CrossEntropyOptions: perToken, Temperature: s.sampled, Base: base})
-	})
-	return losses, err
-}
-
 // leavesRouters warns that the method omits the routers' loss, if the model has one.
 func (s *student) leavesRouters(subject string) {
 	if s.router != 0 && s.acc.IsMainProcess() {
@@ -65,10 +55,10 @@ func (s *student) leavesRouters(subject string) {
 	}
 }
 
-// switched is a model for a Trainer that tells the method whether losses are for training.
+// switched is a model for a Trainer that tells its student whether losses are for training.
 type switched struct {
 	*model.Model
-	set func(training bool)
+	s *student
 }
 
-func (m *switched) SetTraining(on bool) { m.set(on) }
+func (m *switched) SetTraining(on bool) { m.s.evaluating = !on }

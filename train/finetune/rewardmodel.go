@@ -58,9 +58,9 @@ func (rewardModel) prepare(s *student) (loop, error) {
 		return nil, err
 	}
 	r := &scorer{student: s, scored: m, meter: train.NewMeter(rewardModel{}.metrics(s.job)...)}
-	c := train.TrainerConfig[data.ComparisonBatch]{Model: &switchedScore{m, r}, ComputeLoss: r.loss, Meter: r.meter, WithoutPerplexity: true,
+	c := train.TrainerConfig[data.ComparisonBatch]{Model: &switchedScore{m, s}, Meter: r.meter, WithoutPerplexity: true,
 		Items: func(b data.ComparisonBatch) int { return b.Prompts }}
-	return fit(s, c, s.collate())
+	return fit(s, c, r.losses, s.collate())
 }
 
 // scored is a model with a head that scores texts. Its parameters have the names of transformers'
@@ -189,34 +189,40 @@ func scoredConfig(b []byte, pad int32) ([]byte, error) {
 // scorer is a student that learns to score answers.
 type scorer struct {
 	*student
-	scored     *scored
-	meter      *train.Meter
-	evaluating bool
+	scored *scored
+	meter  *train.Meter
 }
 
 // switchedScore is the scorer's model for a Trainer.
 type switchedScore struct {
 	*scored
-	s *scorer
+	s *student
 }
 
 func (m *switchedScore) SetTraining(on bool) { m.s.evaluating = !on }
 
-// loss returns the loss summed over a batch's pairs.
-func (s *scorer) loss(_ context.Context, b data.ComparisonBatch) (loss *tensor.Tensor, err error) {
-	if s.evaluating {
-		s.tape.NoGrad(func() { loss, err = s.losses(b, model.Options{}) })
-		return loss, err
+// losses returns the loss of each batch, summed over its pairs.
+func (s *scorer) losses(_ context.Context, batches []data.ComparisonBatch) ([]*tensor.Tensor, error) {
+	of, options := make([]model.Batch, len(batches)), make([]model.Options, len(batches))
+	for i, b := range batches {
+		of[i], options[i] = batch(b.TokenBatch, 0, b.Rows), s.options(tensor.CrossEntropyOptions{})
 	}
-	return s.losses(b, model.Options{Recompute: s.recompute, Dropout: s.acc.Generator()})
-}
-
-func (s *scorer) losses(b data.ComparisonBatch, o model.Options) (*tensor.Tensor, error) {
-	tp := s.tape
-	states, err := s.model.HiddenStates(tp, batch(b.TokenBatch, 0, b.Rows), o)
+	states, err := s.model.HiddenStatesOfBatches(s.tape, of, options)
 	if err != nil {
 		return nil, err
 	}
+	out := make([]*tensor.Tensor, len(batches))
+	for i, b := range batches {
+		if out[i], err = s.loss(b, states[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// loss returns the loss of a batch from the states of its tokens.
+func (s *scorer) loss(b data.ComparisonBatch, states *tensor.Tensor) (*tensor.Tensor, error) {
+	tp := s.tape
 	last := make([]int, b.Rows) // the last token of each row
 	for i, in := range b.Mask {
 		if in != 0 {

@@ -76,8 +76,8 @@ func (j *job) pack(all made[data.Sequence]) (made[data.Sequence], error) {
 
 func (sft) prepare(s *student) (loop, error) {
 	r := &reader{student: s, meter: train.NewBatchMeter(tokenMetrics...)}
-	c := train.TrainerConfig[data.TokenBatch]{Model: s.model, ComputeLoss: r.loss, ComputeLosses: r.losses, Items: labels, Tokens: tokens, EvaluateBatch: r.evaluate, Meter: r.meter}
-	return fit(s, c, data.PadTokens(data.Padding{ID: s.data.pad}))
+	c := train.TrainerConfig[data.TokenBatch]{Model: s.model, Items: labels, Tokens: tokens, EvaluateBatch: r.evaluate, Meter: r.meter}
+	return fit(s, c, r.losses, data.PadTokens(data.Padding{ID: s.data.pad}))
 }
 
 // tokens counts the tokens of a batch that are not padding.
@@ -97,20 +97,9 @@ type reader struct {
 	meter *train.Meter
 }
 
-// loss returns the loss summed over a batch's labels.
-func (r *reader) loss(ctx context.Context, b data.TokenBatch) (*tensor.Tensor, error) {
-	losses, err := r.losses(ctx, []data.TokenBatch{b})
-	if err != nil {
-		return nil, err
-	}
-	return losses[0], nil
-}
-
-// losses returns the loss, summed over its labels, of each of the batches that can be computed
-// together with the first one. The routers' loss is a mean, so it is multiplied by the number of
-// labels.
+// losses returns the loss of each batch, summed over its labels. The routers' loss is a mean, so it
+// is multiplied by the number of labels.
 func (r *reader) losses(_ context.Context, batches []data.TokenBatch) ([]*tensor.Tensor, error) {
-	batches = batches[:r.together(len(batches))]
 	of, options, values := make([]model.Batch, len(batches)), make([]model.Options, len(batches)), make([]measured, len(batches))
 	for i, b := range batches {
 		of[i] = batch(b, 0, b.Rows)

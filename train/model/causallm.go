@@ -36,6 +36,8 @@ type Options struct {
 	Top        *[]bool
 	// Auxiliary, if not nil, is the weight of the routers' loss, instead of [Model.SetAuxiliary]'s.
 	Auxiliary *float32
+	// NoGrad records nothing, as within the tape's NoGrad.
+	NoGrad bool
 	// Base skips the model's adapter and records nothing. The result is that of the weights without
 	// the adapter, as for the reference of preference tuning.
 	Base bool
@@ -63,6 +65,7 @@ type pass struct {
 	m         *Model
 	group     *group // nil for a pass outside a group
 	number    int    // in the group
+	gone      bool   // a pass of a group that learns nothing has ended
 	widths    []int  // of the states before each unit, in a group
 	layout    *layout
 	length    int     // of the batch's sequences
@@ -109,7 +112,7 @@ func (m *Model) newPass(tp *tensor.Tape, b Batch, o Options, prepare func(p *pas
 		p.prepare = func() { prepare(p) }
 	}
 	body := len(m.units) - 1
-	p.learns = tp.Recording() && p.first <= body && !o.Base
+	p.learns = tp.Recording() && p.first <= body && !o.NoGrad && !o.Base
 	if p.learns && p.first < body {
 		switch p.way = nn.Remember; {
 		case m.streams():

@@ -82,53 +82,88 @@ func (m *Model) sharesAdapted() bool {
 // unit before the weights of the next unit are read, and so does Backward in reverse: only its call
 // for the last of the losses computes the gradients of all. Losses, gradients and random numbers
 // are bitwise those of one batch after the other, each followed by its Backward. Reverse all of the
-// losses, or Reset their tape.
+// losses that are recorded, or Reset their tape.
 //
-// [Activations] limits the memory of the states between units.
+// Batches with [Options].NoGrad or Base share the forward sweep of the others. [Activations] limits
+// the memory of the states between units.
 func (m *Model) Losses(tp *tensor.Tape, batches []Batch, options []Options) ([]*tensor.Tensor, error) {
-	if len(batches) != len(options) {
-		return nil, fmt.Errorf("model: losses: got %d batches and options for %d", len(batches), len(options))
+	return m.together(tp, "losses", batches, options, m.lossOf)
+}
+
+// HiddenStatesOfBatches computes [Model.HiddenStates] of several batches, as Losses computes
+// losses.
+func (m *Model) HiddenStatesOfBatches(tp *tensor.Tape, batches []Batch, options []Options) ([]*tensor.Tensor, error) {
+	return m.together(tp, "hidden states", batches, options, m.statesOf)
+}
+
+// A task is a pass, and the function that computes its result from the states before the head.
+type task struct {
+	pass   *pass
+	finish func(tp *tensor.Tape) (*tensor.Tensor, error)
+}
+
+// alone runs a task outside a group.
+func (t *task) alone(tp *tensor.Tape) (*tensor.Tensor, error) {
+	if err := t.pass.start(tp); err != nil {
+		return nil, err
 	}
-	var all []*loss
+	return t.finish(tp)
+}
+
+// together runs the tasks of several batches: in a group if they share a sweep, and otherwise one
+// after the other.
+func (m *Model) together(tp *tensor.Tape, name string, batches []Batch, options []Options, of func(*tensor.Tape, Batch, Options) (*task, error)) ([]*tensor.Tensor, error) {
+	if len(batches) != len(options) {
+		return nil, fmt.Errorf("model: %s: got %d batches and options for %d", name, len(batches), len(options))
+	}
 	var g *group
 	if len(batches) > 1 && m.Sweeps() {
 		g = &group{m: m, backs: make([]func() error, len(batches))}
 	}
 	out := make([]*tensor.Tensor, len(batches))
+	var all []*task
 	for i, b := range batches {
-		l, err := m.newLoss(tp, b, options[i])
+		t, err := of(tp, b, options[i])
 		if err == nil && g == nil {
-			out[i], err = l.compute(tp)
+			out[i], err = t.alone(tp)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if all = append(all, l); g != nil {
-			l.pass.group, l.pass.number = g, i
-			g.passes = append(g.passes, l.pass)
+		if all = append(all, t); g != nil {
+			t.pass.group, t.pass.number = g, i
+			g.passes = append(g.passes, t.pass)
 		}
 	}
 	if g == nil {
 		return out, nil
 	}
+	if err := g.run(tp, all, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// run runs the tasks of the group's passes up to their results.
+func (g *group) run(tp *tensor.Tape, all []*task, out []*tensor.Tensor) error {
 	err := g.forward(tp)
-	for i, l := range all {
+	for i, t := range all {
 		if err == nil {
-			out[i], err = l.finish(tp)
+			out[i], err = t.finish(tp)
 		}
 	}
 	if err == nil {
-		err = m.unchanged()
+		err = g.m.unchanged()
 	}
 	if err != nil {
 		g.dropped = true
 		g.end()
-		return nil, err
+		return err
 	}
 	if !g.over { // Backward follows
 		g.lease.weights.leave()
 	}
-	return out, tp.Err()
+	return tp.Err()
 }
 
 // A group is several passes that go through each unit together, in order, so that its weights are
@@ -157,7 +192,7 @@ func (g *group) forward(tp *tensor.Tape) error {
 		}
 		g.pack()
 		for _, p := range g.passes {
-			if err := g.run(p, i); err != nil {
+			if err := g.unit(p, i); err != nil {
 				return g.m.explain(err)
 			}
 		}
@@ -172,10 +207,8 @@ func (g *group) pack() { g.lease.backend.KeepPacked(g.lease.packed) }
 // enter takes a session with room for each of the passes and begins the passes.
 func (g *group) enter(tp *tensor.Tape) (err error) {
 	first := g.passes[0]
-	for _, p := range g.passes {
-		if p.way != first.way || p.learns != first.learns || p.cast != first.cast {
-			return errors.New("model: losses: got batches that train and batches that do not")
-		}
+	if i := slices.IndexFunc(g.passes, func(p *pass) bool { return p.learns }); i >= 0 {
+		first = g.passes[i] // the others end with the forward sweep
 	}
 	if g.lease, err = g.m.enter(tp, first.tokens, first.layout, first.way); err != nil {
 		return err
@@ -236,8 +269,8 @@ func (g *group) to(p *pass, i int) error {
 	})
 }
 
-// run runs unit i of a pass.
-func (g *group) run(p *pass, i int) error {
+// unit runs unit i of a pass.
+func (g *group) unit(p *pass, i int) error {
 	if err := g.to(p, i); err != nil {
 		return err
 	}
@@ -292,6 +325,9 @@ func (g *group) reversed(p *pass, back func() error) error {
 	}
 	defer g.end()
 	for _, back := range g.backs {
+		if back == nil { // the pass learns nothing
+			continue
+		}
 		if err := back(); err != nil {
 			return err
 		}
@@ -323,6 +359,9 @@ func (g *group) backward() error {
 		}
 		g.pack()
 		for _, p := range g.passes {
+			if !p.learns {
+				continue
+			}
 			if err := g.reverse(p, i); err != nil {
 				return err
 			}
@@ -352,11 +391,13 @@ func (g *group) reverse(p *pass, i int) error {
 // left records that a pass is no longer needed. If its Backward was still to come, the group ends.
 func (g *group) left(p *pass) {
 	switch {
-	case g.over || g.backs[p.number] != nil:
+	case g.over || p.gone || g.backs[p.number] != nil:
 	case p.learns:
 		g.dropped = true
 		g.end()
 	default:
+		p.gone = true
+		p.between.drop(p.number, 0)
 		if g.open--; g.open == 0 {
 			g.end()
 		}

@@ -227,6 +227,102 @@ func TestPackedWeightsChangeNothing(t *testing.T) {
 	}
 }
 
+// beside computes losses of a window for which each batch also has passes that learn nothing: without the adapter and, for every
+// other batch, without a record. It returns all losses, gradients and hidden states.
+func beside(t *testing.T, m *Model, together bool) []byte {
+	t.Helper()
+	w := window{batches: 4, reduction: tensor.None}
+	var out bytes.Buffer
+	for step := range 2 {
+		var batches []Batch
+		var options []Options
+		for i, b := range w.uneven(m.spec.Vocab) {
+			per := tensor.CrossEntropyOptions{Reduction: tensor.None}
+			batches, options = append(batches, b), append(options, Options{CrossEntropyOptions: per, Base: true})
+			if i%2 == 0 {
+				batches, options = append(batches, b), append(options, Options{CrossEntropyOptions: per, NoGrad: true})
+			}
+			batches, options = append(batches, b), append(options, Options{CrossEntropyOptions: per})
+		}
+		tp := tensor.NewTape(tensor.Options{})
+		passes := m.Losses
+		if step == 1 {
+			passes = m.HiddenStatesOfBatches
+		}
+		for len(batches) > 0 {
+			n := 1
+			if together {
+				n = len(batches)
+			}
+			results, err := passes(tp, batches[:n], options[:n])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, r := range results {
+				fmt.Fprintf(&out, "%x\n", r.Data())
+				if options[i].Base || options[i].NoGrad {
+					continue
+				}
+				grad := make([]float32, r.Len())
+				for k := range grad {
+					grad[k] = float32(k%5) - 1.5
+				}
+				if err := tp.BackwardFrom(r, grad); err != nil {
+					t.Fatal(err)
+				}
+			}
+			batches, options = batches[n:], options[n:]
+		}
+		for name, p := range m.Parameters() {
+			fmt.Fprintf(&out, "%s %x\n", name, p.Grad())
+		}
+	}
+	if n := len(m.sessions.lent); n > 0 {
+		t.Errorf("%d sessions are in use at the end", n)
+	}
+	return out.Bytes()
+}
+
+// TestPassesThatLearnNothingShareTheSweep: those of a reference and of hidden states have the bits of passes one after another,
+// and read no weight again.
+func TestPassesThatLearnNothingShareTheSweep(t *testing.T) {
+	for _, name := range []string{"gemma2", "qwen3-moe"} {
+		want := beside(t, adapted(t, ownModel(t, name), MaxMemory(1)), false)
+		m := adapted(t, ownModel(t, name), MaxMemory(1), Activations(1, t.TempDir()))
+		if !m.Sweeps() {
+			t.Fatalf("%s does not sweep", name)
+		}
+		if !bytes.Equal(beside(t, m, true), want) {
+			t.Errorf("%s: other losses, gradients or states", name)
+		}
+	}
+	read := func(others bool) int64 {
+		m := adapted(t, ownModel(t, "gemma2"), MaxMemory(1))
+		var batches []Batch
+		var options []Options
+		for _, b := range (window{batches: 3}).uneven(m.spec.Vocab) {
+			if others {
+				batches, options = append(batches, b, b), append(options, Options{Base: true}, Options{NoGrad: true})
+			}
+			batches, options = append(batches, b), append(options, Options{})
+		}
+		tp := tensor.NewTape(tensor.Options{})
+		losses, err := m.Losses(tp, batches, options)
+		for i, l := range losses {
+			if o := options[i]; err == nil && !o.Base && !o.NoGrad {
+				err = tp.Backward(l, 1)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.FrozenMemory().Read
+	}
+	if with, without := read(true), read(false); with != without || with == 0 {
+		t.Errorf("read %d bytes, %d without passes that learn nothing", with, without)
+	}
+}
+
 // TestALossThatIsDroppedFailsTheOthers: losses wait for all of their group.
 func TestALossThatIsDroppedFailsTheOthers(t *testing.T) {
 	m := adapted(t, ownModel(t, "gemma2"), MaxMemory(1))

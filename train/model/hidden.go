@@ -13,20 +13,38 @@ import (
 // states of padding are zeros.
 //
 // The result is an operation on the tape: Backward adds to the gradients of the model's parameters,
-// including adapters. Of o it uses only Recompute, Dropout, Noise and Base. It omits the routers'
+// including adapters. Of o it uses only Recompute, Dropout, Noise, NoGrad and Base. It omits the routers'
 // loss.
 func (m *Model) HiddenStates(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error) {
-	p, data, back, err := m.states(tp, b, o, nil)
+	t, err := m.statesOf(tp, b, o)
 	if err != nil {
 		return nil, err
 	}
-	out := p.result(tp, data, m.statesShape(b), func(grad []float32) error {
-		if err := back(grad); err != nil {
-			return err
+	return t.alone(tp)
+}
+
+// statesOf returns the task that computes the states after the final norm.
+func (m *Model) statesOf(tp *tensor.Tape, b Batch, o Options) (*task, error) {
+	if err := m.check(b); err != nil {
+		return nil, err
+	}
+	p, err := m.newPass(tp, b, o, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &task{p, func(tp *tensor.Tape) (*tensor.Tensor, error) {
+		data, back, err := p.normed()
+		if err != nil {
+			return nil, err
 		}
-		return p.backward(1)
-	})
-	return out, tp.Err()
+		out := p.result(tp, data, m.statesShape(b), func(grad []float32) error {
+			if err := back(grad); err != nil {
+				return err
+			}
+			return p.backward(1)
+		})
+		return out, tp.Err()
+	}}, nil
 }
 
 // AllHiddenStates computes the states between blocks, each [batch length hidden]: the embeddings,
@@ -37,7 +55,7 @@ func (m *Model) HiddenStates(tp *tensor.Tape, b Batch, o Options) (*tensor.Tenso
 func (m *Model) AllHiddenStates(tp *tensor.Tape, b Batch, o Options) ([]*tensor.Tensor, error) {
 	places := len(m.program.Units) - 1
 	kept := &stateTrace{}
-	p, last, back, err := m.states(tp, b, o, kept)
+	p, last, back, err := m.allStates(tp, b, o, kept)
 	if err != nil {
 		return nil, err
 	}
@@ -76,28 +94,26 @@ func (m *Model) AllHiddenStates(tp *tensor.Tape, b Batch, o Options) ([]*tensor.
 	return out, tp.Err()
 }
 
-// states runs a batch up to the final norm. back propagates the gradient of the result to the last
-// block.
-func (m *Model) states(tp *tensor.Tape, b Batch, o Options, kept *stateTrace) (p *pass, last []float32, back func(grad []float32) error, err error) {
+// allStates runs a batch up to the final norm and keeps the states between blocks.
+func (m *Model) allStates(tp *tensor.Tape, b Batch, o Options, kept *stateTrace) (p *pass, last []float32, back func(grad []float32) error, err error) {
 	if err := m.check(b); err != nil {
 		return nil, nil, nil, err
 	}
-	p, err = m.start(tp, b, o, func(p *pass) {
-		if kept != nil {
-			p.given.Trace = kept
-		}
-	})
-	if err != nil {
+	if p, err = m.start(tp, b, o, func(p *pass) { p.given.Trace = kept }); err != nil {
 		return nil, nil, nil, err
 	}
-	if kept != nil { // omits the norm of rows that are not requested
-		kept.done = true
-	}
-	if last, back, err = p.all((*nn.Training).Norm, m.spec.Hidden); err != nil {
+	kept.done = true // omits the norm of rows that are not requested
+	last, back, err = p.normed()
+	return p, last, back, err
+}
+
+// normed computes the states after the final norm. back propagates their gradient to the last
+// block. After an error the pass has left.
+func (p *pass) normed() (data []float32, back func(grad []float32) error, err error) {
+	if data, back, err = p.all((*nn.Training).Norm, p.m.spec.Hidden); err != nil {
 		p.leave()
-		return nil, nil, nil, err
 	}
-	return p, last, back, nil
+	return data, back, err
 }
 
 func (m *Model) statesShape(b Batch) []int {

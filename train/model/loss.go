@@ -12,11 +12,20 @@ import (
 // before it. Without a reduction the result is [batch length], with 0 for padding. Loss never holds
 // the logits of the whole batch: it computes the head's gradients together with the loss.
 func (m *Model) Loss(tp *tensor.Tape, b Batch, o Options) (*tensor.Tensor, error) {
+	t, err := m.lossOf(tp, b, o)
+	if err != nil {
+		return nil, err
+	}
+	return t.alone(tp)
+}
+
+// lossOf returns the task that computes a loss.
+func (m *Model) lossOf(tp *tensor.Tape, b Batch, o Options) (*task, error) {
 	l, err := m.newLoss(tp, b, o)
 	if err != nil {
 		return nil, err
 	}
-	return l.compute(tp)
+	return &task{l.pass, l.finish}, nil
 }
 
 // newLoss makes a loss but does not compute it.
@@ -50,14 +59,6 @@ func (m *Model) newLoss(tp *tensor.Tape, b Batch, o Options) (*loss, error) {
 	l.choose(labels)
 	l.measures.make(&o, p.layout.count())
 	return l, nil
-}
-
-// compute computes the loss of a pass outside a group.
-func (l *loss) compute(tp *tensor.Tape) (*tensor.Tensor, error) {
-	if err := l.start(tp); err != nil {
-		return nil, err
-	}
-	return l.finish(tp)
 }
 
 // finish computes the loss from the states before the head.
