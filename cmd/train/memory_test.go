@@ -132,6 +132,35 @@ func TestPreferenceMethodsReadAStreamedBaseTwiceABatch(t *testing.T) {
 	}
 }
 
+// TestASweepOnSeveralRanksAndOfMagnitudesLearnsTheSame: two ranks, and DoRA, on a base that streams leave the adapter of a base in
+// memory.
+func TestASweepOnSeveralRanksAndOfMagnitudesLearnsTheSame(t *testing.T) {
+	dir := tinyModel(t)
+	trained := func(file string, flags ...string) (string, int64) {
+		out := filepath.Join(t.TempDir(), "out")
+		args := append([]string{"run", dir, "--data", file, "--output", out, "--max-steps", "2", "--batch", "1", "--lora", "r=2", "--lr", "0.01",
+			"--sequence", "48", "--gradient-accumulation-steps", "3", "--threads", "1", "--save-steps", "-1", "--json"}, flags...)
+		var r finetune.Result
+		status, stdout, stderr := command(t, args...)
+		if err := json.Unmarshal([]byte(stdout), &r); err != nil || status != 0 {
+			t.Fatalf("%q: %d: %s (%v)", flags, status, stderr, err)
+		}
+		return fmt.Sprintf("%x %v", weightsOf(t, out), *r.Loss), r.DiskBytes
+	}
+	text, pairs := lessons(t, 12), pairsFile(t, 12)
+	for _, flags := range []string{"--num-processes 2", "--num-processes 2 --plugin zero1", "--num-processes 2 --plugin zero2", "--num-processes 2 --method dpo", "--dora", "--dora --method dpo"} {
+		file, all := text, strings.Fields(flags)
+		if strings.Contains(flags, "dpo") {
+			file = pairs
+		}
+		want, _ := trained(file, all...)
+		got, read := trained(file, append(all, "--max-memory", "cpu=1KiB")...)
+		if got != want || read == 0 {
+			t.Errorf("%s: read %d bytes; the same adapter and loss: %v", flags, read, got == want)
+		}
+	}
+}
+
 func TestMaxMemoryThatCannotBeKeptIsRefused(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 4)
 	for flags, want := range map[string]string{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/golden"
+	"github.com/heftai/heft/meta"
 )
 
 // TestADiskWithoutRoomForACheckpointWarns: a run learned at the end of its first epoch that it could not save what it had
@@ -80,5 +81,65 @@ func TestAFullDiskSaysHowTheRunContinues(t *testing.T) {
 	}
 	if s.Resume = "never"; s.fullDisk(full) != error(full) {
 		t.Error("a run that does not resume says that it would")
+	}
+}
+
+// TestAFullDiskHasFewerBatchesInASweep: with room for the states of some batches of a step, or of none, sweeps are shorter and the
+// adapter is the same.
+func TestAFullDiskHasFewerBatchesInASweep(t *testing.T) {
+	dir := filepath.Join(golden.Module(t), "testdata", "golden", "train", "preference")
+	text := cachedText(t, 8)
+	run := func(room func(each int64) int64) (batches string, adapter []byte) {
+		var log bytes.Buffer
+		o := Defaults()
+		o.Output, o.MaxSteps, o.Batch, o.Threads, o.Sequence = filepath.Join(t.TempDir(), "out"), 1, 1, 1, 64
+		o.LoRA, o.MaxMemory, o.GradientAccumulationSteps, o.SaveSteps = "r=2", "cpu=1KiB", 4, -1
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		j, err := newJob(dir, []string{text}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.closeData()
+		if room != nil {
+			j.space = func(string) (all, free int64, err error) {
+				config, err := readConfig(dir)
+				if err != nil {
+					return 0, 0, err
+				}
+				m, err := meta.New(config, nil)
+				if err != nil {
+					return 0, 0, err
+				}
+				width := int64(m.Root.Spec.(*meta.CausalLMSpec).Hidden)
+				return 1 << 40, room(4 * j.batchTokens() * width * (blocksOf(m) + 1)), nil
+			}
+		}
+		if err := j.runHere(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if found := regexp.MustCompile(`batches_per_sweep=(\d+)`).FindStringSubmatch(log.String()); found != nil {
+			batches = found[1]
+		}
+		adapter, err = os.ReadFile(filepath.Join(o.Output, "adapter_model.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return batches, adapter
+	}
+	batches, want := run(nil)
+	if batches != "4" {
+		t.Errorf("with room for all: got %q batches in a sweep, want 4", batches)
+	}
+	for expected, room := range map[string]func(each int64) int64{
+		"":  func(int64) int64 { return 1 },
+		"2": func(each int64) int64 { return 3 * each }, // half of it for the states of one batch more
+	} {
+		batches, got := run(room)
+		if batches != expected {
+			t.Errorf("got %q batches in a sweep, want %q", batches, expected)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%q batches in a sweep: another adapter", batches)
+		}
 	}
 }
