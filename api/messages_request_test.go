@@ -81,6 +81,21 @@ func TestMessagesNameWhatIsWrong(t *testing.T) {
 	}
 }
 
+// TestAnEmptyListOfAUserIsNoMessage: it was dropped, so that the last message of the assistant was
+// continued, or the error said that there were no messages.
+func TestAnEmptyListOfAUserIsNoMessage(t *testing.T) {
+	s := serve(t, generatetest.Spoken(t, &enginetest.Model{}, engine.Options{}))
+	for messages, want := range map[string]string{
+		`{"role": "user", "content": []}`: "messages[0].content",
+		`{"role": "user", "content": "hi"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": []}`: "messages[2].content",
+	} {
+		status, e := s.object("POST", messagesPath, `{"max_tokens": 3, "messages": [`+messages+`]}`)
+		if message, _ := at(e, "error", "message").(string); status != 400 || !strings.Contains(message, "'"+want+"': it is empty") {
+			t.Errorf("%s: %d %v, want %s", messages, status, e, want)
+		}
+	}
+}
+
 // TestMessagesPrompts: a request has the prompt of the same chat.
 func TestMessagesPrompts(t *testing.T) {
 	s := serve(t, hermes(t))

@@ -47,7 +47,7 @@ func AsError(err error, param string) *wire.Error {
 		return &wire.Error{Kind: wire.Overloaded, RetryAfter: busy.RetryAfter, Err: err,
 			Message: fmt.Sprintf("The server has as many requests as it can queue; retry after %d s.", int(busy.RetryAfter.Seconds()))}
 	case errors.Is(err, sample.ErrNoCandidate):
-		return &wire.Error{Kind: wire.Invalid, Message: "No token may come next: the request's own limits exclude each other.", Err: err}
+		return &wire.Error{Kind: wire.Invalid, Message: "No token may come next: the request's own limits exclude each other, or its grammar can read the text in too many ways.", Err: err}
 	case errors.Is(err, engine.ErrDraining), errors.Is(err, engine.ErrClosed):
 		return &wire.Error{Kind: wire.Draining, RetryAfter: time.Second, Message: "The server is shutting down.", Err: err}
 	case errors.Is(err, context.Canceled), errors.Is(err, engine.ErrStopped):

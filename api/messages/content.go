@@ -71,6 +71,10 @@ func (t *transcript) message(in *wire.Fields) {
 	}
 	switch role {
 	case "user":
+		var list []json.RawMessage
+		if raw, ok := in.Raw("content"); ok && json.Unmarshal(raw, &list) == nil && len(list) == 0 {
+			in.Fail("content", "Invalid value for {}: it is empty.")
+		}
 		t.blocks(in, "content", func(words string) {
 			m := t.last("user")
 			m.Content = joined(m.Content, words)

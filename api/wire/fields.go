@@ -227,7 +227,12 @@ func (f *Fields) Number(name string, to *float64, least, most float64) {
 	}
 	v := math.NaN()
 	if err := json.Unmarshal(raw, &v); err != nil {
-		f.WrongType(name, "a number")
+		switch TypeName(raw) {
+		case "a number", "an integer":
+			f.Fail(name, "Invalid value for {}: %.40s is not between %v and %v.", raw, least, most)
+		default:
+			f.WrongType(name, "a number")
+		}
 		return
 	}
 	if v < least || v > most {

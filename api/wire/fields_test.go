@@ -84,6 +84,22 @@ func TestFieldsRejectWrongValues(t *testing.T) {
 	}
 }
 
+// TestANumberBeyondFloat64WasCalledNoNumber: the error was "expected a number, but got a number".
+func TestANumberBeyondFloat64WasCalledNoNumber(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"v": 1e400}`: "Invalid value for 'v': 1e400 is not between 0 and 2.",
+		`{"v": ` + strings.Repeat("9", 400) + `}`: "Invalid value for 'v': " + strings.Repeat("9", 40) + " is not between 0 and 2.",
+		`{"v": true}`: "Invalid type for 'v': expected a number, but got a boolean.",
+	} {
+		f, v := fieldsOf(t, body), 1.0
+		f.Number("v", &v, 0, 2)
+		var e *Error
+		if !errors.As(f.Err(), &e) || e.Message != want || v != 1 {
+			t.Errorf("%.20s: got %v and %v, want %q", body, f.Err(), v, want)
+		}
+	}
+}
+
 // TestUnsupportedParametersPassWhereTheyAreOff: clients send the defaults of other servers.
 func TestUnsupportedParametersPassWhereTheyAreOff(t *testing.T) {
 	list := []Unsupported{
