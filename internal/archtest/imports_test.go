@@ -67,7 +67,7 @@ var allowed = map[string][]string{
 	"internal/errtext":             {},
 	"internal/inuse":               {}, // which engine uses a model: closing the model ends it first
 	"internal/filelock":            {},
-	"internal/repl":                {"internal/atomicfile"}, // a chat in the terminal; a client of HTTP alone
+	"internal/repl":                {"internal/atomicfile", "internal/smallfile"}, // a chat in the terminal; a client of HTTP alone
 	"internal/atomicfile":          {"internal/filelock"},   // writers lock their temporary files
 	"internal/gguf":                {},                      // the header of a file
 	"internal/gguf/gguftest":       {"internal/atomicfile", "internal/gguf"},

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // A command is a line that starts with a slash.
@@ -205,12 +205,15 @@ func (s *Session) save(_ context.Context, path string) error {
 	return nil
 }
 
+// maxConversation is the maximum size of a file that /load reads.
+const maxConversation = 64 << 20
+
 // load replaces the conversation, system prompt and parameters by those of a file. The model stays.
 func (s *Session) load(_ context.Context, path string) error {
 	if path == "" {
 		return errors.New("/load: want a file")
 	}
-	b, err := os.ReadFile(path)
+	b, err := smallfile.Read(path, maxConversation)
 	if err != nil {
 		return fmt.Errorf("/load: %w", err)
 	}

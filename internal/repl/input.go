@@ -3,10 +3,12 @@ package repl
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -133,7 +135,14 @@ func (c *console) Read() (string, error) {
 	c.editor.SetBracketedPasteMode(true)
 	defer c.editor.SetBracketedPasteMode(false)
 	defer c.editor.SetPrompt(c.prompt)
-	return readMessage(c.editor)
+	for {
+		message, err := readMessage(c.editor)
+		if !errors.Is(err, errCut) {
+			return message, err
+		}
+		c.editor.SetPrompt(c.prompt)
+		fmt.Fprintf(c.editor, "error: %v\n", err)
+	}
 }
 
 // editor is what readMessage needs of a terminal.
@@ -142,8 +151,35 @@ type editor interface {
 	SetPrompt(string)
 }
 
-// readMessage reads lines until a message is whole.
+// maxLine is the number of characters at which the editor drops the rest of a line.
+const maxLine = 4096
+
+var errCut = fmt.Errorf("the message was not sent: a line has %d characters or more, which a terminal cannot take; put it into a file and use `serve chat <FILE`", maxLine)
+
+// measured is an editor that notes whether it has dropped a part of a line.
+type measured struct {
+	editor
+	cut bool
+}
+
+func (m *measured) ReadLine() (string, error) {
+	line, err := m.editor.ReadLine()
+	m.cut = m.cut || utf8.RuneCountInString(line) >= maxLine
+	return line, err
+}
+
+// readMessage reads lines until a message is whole. It returns errCut if the editor has dropped a
+// part of it.
 func readMessage(e editor) (string, error) {
+	m := &measured{editor: e}
+	message, err := readLines(m)
+	if err == nil && m.cut {
+		return "", errCut
+	}
+	return message, err
+}
+
+func readLines(e editor) (string, error) {
 	var lines []string
 	inBlock := false
 	for {

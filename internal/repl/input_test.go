@@ -84,6 +84,22 @@ func TestControlCEmptiesTheLine(t *testing.T) {
 	}
 }
 
+// TestALongPastedLineWasCut: the editor drops what is beyond 4096 characters, and the rest was sent as if it
+// were the whole message.
+func TestALongPastedLineWasCut(t *testing.T) {
+	var out strings.Builder
+	e := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{strings.NewReader("\x1b[200~a\n" + strings.Repeat("x", 5000) + "\x1b[201~\rshort\r"), &out}, "> ")
+	if message, err := readMessage(e); !errors.Is(err, errCut) {
+		t.Errorf("a message of %d bytes, %v; want %v", len(message), err, errCut)
+	}
+	if message, err := readMessage(e); message != "short" || err != nil {
+		t.Errorf("the next message is %q, %v", message, err)
+	}
+}
+
 func TestAHistoryIsKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "history")
 	h, err := OpenHistory(path)

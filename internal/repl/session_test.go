@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/heftai/heft/internal/testenv"
 )
 
 // A server answers every conversation with the same pieces, as a stream.
@@ -299,4 +301,19 @@ func TestLoadingAFileThatIsNoConversationKeepsTheOneThatThereIs(t *testing.T) {
 			t.Errorf("%s: %v, %q with %d messages, want %q and the 2 of before", text, err, got, len(session.Messages), want)
 		}
 	}
+}
+
+// TestLoadOfADeviceReadWithoutEnd: /load /dev/zero took all memory, and a pipe waited for ever.
+func TestLoadOfADeviceReadWithoutEnd(t *testing.T) {
+	s := serve(t, "Yes.")
+	session, _, errs := s.session()
+	testenv.Need(t, "devices", fileExists("/dev/zero"), "a system with /dev/zero")
+	if err := session.Run(t.Context(), &typed{"/load /dev/zero"}); err != nil || !strings.Contains(errs.String(), "/load: ") || !strings.Contains(errs.String(), "not a regular file") {
+		t.Errorf("%v, %q", err, errs.String())
+	}
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
