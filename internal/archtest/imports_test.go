@@ -68,8 +68,8 @@ var allowed = map[string][]string{
 	"internal/inuse":               {}, // which engine uses a model: closing the model ends it first
 	"internal/filelock":            {},
 	"internal/repl":                {"internal/atomicfile", "internal/smallfile"}, // a chat in the terminal; a client of HTTP alone
-	"internal/atomicfile":          {"internal/filelock"},   // writers lock their temporary files
-	"internal/gguf":                {},                      // the header of a file
+	"internal/atomicfile":          {"internal/filelock"},                         // writers lock their temporary files
+	"internal/gguf":                {},                                            // the header of a file
 	"internal/gguf/gguftest":       {"internal/atomicfile", "internal/gguf"},
 	"internal/gguf/folder":         {"meta", "internal/gguf"}, // meta: what conventions its tensors have
 	"loader":                       {"meta", "internal/gguf", "internal/gguf/folder", "internal/hostmem", "internal/atomicfile", "internal/hubcache", "internal/jsonscan", "internal/smallfile"},

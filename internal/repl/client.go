@@ -7,6 +7,7 @@ package repl
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,11 +78,21 @@ func (c *Client) Get(ctx context.Context, path string, v any) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(v); err != nil {
+	body := &io.LimitedReader{R: resp.Body, N: maxAnswer}
+	switch err := json.NewDecoder(body).Decode(v); {
+	case err != nil && body.N <= 0:
+		return fmt.Errorf("%s%s: the answer is larger than %d bytes", c.URL, path, maxAnswer)
+	case err != nil:
 		return fmt.Errorf("%s%s: %w", c.URL, path, err)
 	}
 	return nil
 }
+
+// Limits of what a server may send.
+const (
+	maxAnswer = 64 << 20 // of GET
+	maxEvent  = 16 << 20 // of a line of a stream
+)
 
 // do sends a request. An answer that is not 200 is an error with the server's message.
 func (c *Client) do(ctx context.Context, method, path string, body any) (*http.Response, error) {
@@ -144,16 +155,20 @@ func (c *Client) Complete(ctx context.Context, model string, messages []Message,
 	}
 	defer resp.Body.Close()
 	a := answer{begin: begin, on: on}
-	lines := bufio.NewReader(resp.Body)
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, maxEvent)
 	for !a.whole {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			if ctx.Err() != nil {
+		if !lines.Scan() {
+			switch err := lines.Err(); {
+			case ctx.Err() != nil:
 				return nil, ctx.Err()
+			case errors.Is(err, bufio.ErrTooLong):
+				return nil, fmt.Errorf("the server sent an event of more than %d bytes", maxEvent)
+			default:
+				return nil, fmt.Errorf("the connection broke off: %w", cmp.Or(err, io.ErrUnexpectedEOF))
 			}
-			return nil, fmt.Errorf("the connection broke off: %w", err)
 		}
-		if err := a.take(strings.TrimRight(line, "\r\n")); err != nil {
+		if err := a.take(lines.Text()); err != nil {
 			return nil, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -245,6 +246,28 @@ func TestAConnectionThatBreaksOffIsAnError(t *testing.T) {
 	_, err := (&Client{URL: s.URL}).Complete(context.Background(), "", nil, nil, func(Delta) {})
 	if err == nil || !strings.Contains(err.Error(), "broke off") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestAServerThatSendsWithoutEndTookAllMemory: an event or an answer of any length was kept.
+func TestAServerThatSendsWithoutEndTookAllMemory(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begin := `data: {"a": "`
+		if r.Method == http.MethodGet {
+			begin = `{"data": [`
+		}
+		_, err := io.WriteString(w, begin)
+		for piece := strings.Repeat(" ", 1<<20); err == nil; {
+			_, err = io.WriteString(w, piece)
+		}
+	}))
+	defer s.Close()
+	c := &Client{URL: s.URL}
+	if _, err := c.Complete(t.Context(), "", nil, nil, func(Delta) {}); err == nil || !strings.Contains(err.Error(), "an event of more than") {
+		t.Errorf("a stream: %v", err)
+	}
+	if _, err := c.Models(t.Context()); err == nil || !strings.Contains(err.Error(), "is larger than") {
+		t.Errorf("a list: %v", err)
 	}
 }
 
