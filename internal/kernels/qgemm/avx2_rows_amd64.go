@@ -110,6 +110,18 @@ func avx2RowsTQ20x2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Point
 func avx2RowsTQ20x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
+func avx2RowsIQ1Sx2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx2RowsIQ1Sx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx2RowsIQ1Mx2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx2RowsIQ1Mx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
 func avx2RowsIQ2XXSx2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape

@@ -107,6 +107,18 @@ func avx512vnniRowsTQ20x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe
 func avx512vnniRowsTQ20x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape
+func avx512vnniRowsIQ1Sx2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsIQ1Sx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsIQ1Mx2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
+func avx512vnniRowsIQ1Mx1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
+
+//go:noescape
 func avx512vnniRowsIQ2XXSx2(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, ys int64, blocks int64, table unsafe.Pointer)
 
 //go:noescape

@@ -39,7 +39,7 @@ var (
 		quant.Q3K: avx512vnniRowsQ3Kx1, quant.Q6K: avx512vnniRowsQ6Kx1,
 		quant.MXFP4Block: avx512vnniRowsMX4x1, quant.IQ2XXS: avx512vnniRowsIQ2XXSx1, quant.IQ2XS: avx512vnniRowsIQ2XSx1, quant.IQ2S: avx512vnniRowsIQ2Sx1,
 		quant.IQ3XXS: avx512vnniRowsIQ3XXSx1, quant.IQ3S: avx512vnniRowsIQ3Sx1,
-		quant.Q10: avx512vnniRowsQ10x1, quant.Q20: avx512vnniRowsQ20x1, quant.NVFP4Block: avx512vnniRowsNV4x1, quant.TQ10: avx512vnniRowsTQ10x1, quant.TQ20: avx512vnniRowsTQ20x1,
+		quant.Q10: avx512vnniRowsQ10x1, quant.Q20: avx512vnniRowsQ20x1, quant.NVFP4Block: avx512vnniRowsNV4x1, quant.TQ10: avx512vnniRowsTQ10x1, quant.TQ20: avx512vnniRowsTQ20x1, quant.IQ1S: avx512vnniRowsIQ1Sx1, quant.IQ1M: avx512vnniRowsIQ1Mx1,
 	}
 	vnniRows = [quant.Packings]rowsKernel{
 		quant.Q41: avx512vnniRowsQ41x4, quant.Q50: avx512vnniRowsQ50x4, quant.Q51: avx512vnniRowsQ51x4, quant.IQ4NL: avx512vnniRowsIQ4NLx4,
@@ -47,7 +47,7 @@ var (
 		quant.Q3K: avx512vnniRowsQ3Kx4, quant.Q6K: avx512vnniRowsQ6Kx4,
 		quant.MXFP4Block: avx512vnniRowsMX4x4, quant.IQ2XXS: avx512vnniRowsIQ2XXSx2, quant.IQ2XS: avx512vnniRowsIQ2XSx2, quant.IQ2S: avx512vnniRowsIQ2Sx2,
 		quant.IQ3XXS: avx512vnniRowsIQ3XXSx2, quant.IQ3S: avx512vnniRowsIQ3Sx2,
-		quant.Q10: avx512vnniRowsQ10x4, quant.Q20: avx512vnniRowsQ20x4, quant.NVFP4Block: avx512vnniRowsNV4x4, quant.TQ10: avx512vnniRowsTQ10x4, quant.TQ20: avx512vnniRowsTQ20x4,
+		quant.Q10: avx512vnniRowsQ10x4, quant.Q20: avx512vnniRowsQ20x4, quant.NVFP4Block: avx512vnniRowsNV4x4, quant.TQ10: avx512vnniRowsTQ10x4, quant.TQ20: avx512vnniRowsTQ20x4, quant.IQ1S: avx512vnniRowsIQ1Sx2, quant.IQ1M: avx512vnniRowsIQ1Mx2,
 	}
 	avx2Row = [quant.Packings]rowsKernel{
 		quant.Q41: avx2RowsQ41x1, quant.Q50: avx2RowsQ50x1, quant.Q51: avx2RowsQ51x1, quant.IQ4NL: avx2RowsIQ4NLx1,
@@ -55,7 +55,7 @@ var (
 		quant.Q3K: avx2RowsQ3Kx1, quant.Q6K: avx2RowsQ6Kx1,
 		quant.MXFP4Block: avx2RowsMX4x1, quant.IQ2XXS: avx2RowsIQ2XXSx1, quant.IQ2XS: avx2RowsIQ2XSx1, quant.IQ2S: avx2RowsIQ2Sx1,
 		quant.IQ3XXS: avx2RowsIQ3XXSx1, quant.IQ3S: avx2RowsIQ3Sx1,
-		quant.Q10: avx2RowsQ10x1, quant.Q20: avx2RowsQ20x1, quant.NVFP4Block: avx2RowsNV4x1, quant.TQ10: avx2RowsTQ10x1, quant.TQ20: avx2RowsTQ20x1,
+		quant.Q10: avx2RowsQ10x1, quant.Q20: avx2RowsQ20x1, quant.NVFP4Block: avx2RowsNV4x1, quant.TQ10: avx2RowsTQ10x1, quant.TQ20: avx2RowsTQ20x1, quant.IQ1S: avx2RowsIQ1Sx1, quant.IQ1M: avx2RowsIQ1Mx1,
 	}
 	avx2Rows = [quant.Packings]rowsKernel{
 		quant.Q41: avx2RowsQ41x2, quant.Q50: avx2RowsQ50x2, quant.Q51: avx2RowsQ51x2, quant.IQ4NL: avx2RowsIQ4NLx2,
@@ -63,7 +63,7 @@ var (
 		quant.Q3K: avx2RowsQ3Kx2, quant.Q6K: avx2RowsQ6Kx2,
 		quant.MXFP4Block: avx2RowsMX4x2, quant.IQ2XXS: avx2RowsIQ2XXSx2, quant.IQ2XS: avx2RowsIQ2XSx2, quant.IQ2S: avx2RowsIQ2Sx2,
 		quant.IQ3XXS: avx2RowsIQ3XXSx2, quant.IQ3S: avx2RowsIQ3Sx2,
-		quant.Q10: avx2RowsQ10x2, quant.Q20: avx2RowsQ20x2, quant.NVFP4Block: avx2RowsNV4x2, quant.TQ10: avx2RowsTQ10x2, quant.TQ20: avx2RowsTQ20x2,
+		quant.Q10: avx2RowsQ10x2, quant.Q20: avx2RowsQ20x2, quant.NVFP4Block: avx2RowsNV4x2, quant.TQ10: avx2RowsTQ10x2, quant.TQ20: avx2RowsTQ20x2, quant.IQ1S: avx2RowsIQ1Sx2, quant.IQ1M: avx2RowsIQ1Mx2,
 	}
 )
 

@@ -19,7 +19,7 @@ var rowHalves = map[quant.Packing][]int{
 	quant.Q41: {0, 2}, quant.Q50: {0}, quant.Q51: {0, 2}, quant.IQ4NL: {0}, quant.Q2K: {80, 82}, quant.Q3K: {108},
 	quant.Q4K: {0, 2}, quant.Q5K: {0, 2}, quant.IQ4XS: {0}, quant.Q6K: {208},
 	quant.MXFP4Block: {}, quant.IQ2XXS: {0}, quant.IQ2XS: {0}, quant.IQ2S: {0}, quant.IQ3XXS: {0}, quant.IQ3S: {0},
-	quant.TQ10: {52}, quant.TQ20: {64}, quant.NVFP4Block: {}, quant.Q10: {0}, quant.Q20: {0},
+	quant.TQ10: {52}, quant.TQ20: {64}, quant.NVFP4Block: {}, quant.Q10: {0}, quant.Q20: {0}, quant.IQ1S: {0}, quant.IQ1M: {},
 }
 
 // rowBlocks is rows of random blocks.
@@ -36,8 +36,16 @@ func rowBlocks(random *rand.Rand, p quant.Packing, rows, width int) *quant.Packe
 		if p == quant.MXFP4Block { // a power of two
 			w.Codes[i] = byte(120 + random.IntN(16))
 		}
+		ordinaryIQ1M(w, i)
 	}
 	return w
+}
+
+// ordinaryIQ1M makes the scale of a block of IQ1M, whose bits are in four bytes, an ordinary number.
+func ordinaryIQ1M(w *quant.Packed, at int) {
+	if w.Packing == quant.IQ1M {
+		w.Codes[at+53], w.Codes[at+55] = w.Codes[at+53]&15|0xc0, w.Codes[at+55]&15|0x30
+	}
 }
 
 // mulRows rounds tokens and multiplies them.
@@ -134,6 +142,7 @@ func TestMulRowsExtremes(t *testing.T) {
 				if p == quant.MXFP4Block {
 					w.Codes[i] = 128 // 1, halved
 				}
+				ordinaryIQ1M(w, i)
 			}
 			values := make([]float32, w.Width)
 			quant.UnpackBlocks(p, values, w.Codes)

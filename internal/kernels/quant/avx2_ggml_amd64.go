@@ -55,6 +55,12 @@ func avx2UnpackTQ10(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points
 func avx2UnpackTQ20(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
 
 //go:noescape
+func avx2UnpackIQ1S(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
+
+//go:noescape
+func avx2UnpackIQ1M(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
+
+//go:noescape
 func avx2UnpackIQ2XXS(dst unsafe.Pointer, src unsafe.Pointer, blocks int64, points unsafe.Pointer)
 
 //go:noescape

@@ -32,6 +32,7 @@ var unpackGGML = [Packings]func(dst, src unsafe.Pointer, blocks int64, points un
 	Q5K: avx2UnpackQ5K, Q6K: avx2UnpackQ6K, IQ4NL: avx2UnpackIQ4NL, IQ4XS: avx2UnpackIQ4XS,
 	MXFP4Block: avx2UnpackMX4, IQ2XXS: avx2UnpackIQ2XXS, IQ2XS: avx2UnpackIQ2XS, IQ2S: avx2UnpackIQ2S, IQ3XXS: avx2UnpackIQ3XXS,
 	IQ3S: avx2UnpackIQ3S, TQ10: avx2UnpackTQ10, TQ20: avx2UnpackTQ20, NVFP4Block: avx2UnpackNV4, Q10: avx2UnpackQ10, Q20: avx2UnpackQ20,
+	IQ1S: avx2UnpackIQ1S, IQ1M: avx2UnpackIQ1M,
 }
 
 // The functions below are not inlined: see package asm.

@@ -29,9 +29,12 @@ var (
 
 // pointTables returns the points for the kernels, one byte for each value.
 var pointTables = [Packings]func() []byte{
-	IQ2XXS: magnitudes(pointsIQ2XXS), IQ2XS: magnitudes(pointsIQ2XS), IQ2S: magnitudes(pointsIQ2S),
-	IQ3XXS: magnitudes(pointsIQ3XXS), IQ3S: magnitudes(pointsIQ3S),
+	IQ2XXS: pointBytes(pointsIQ2XXS, 1), IQ2XS: pointBytes(pointsIQ2XS, 1), IQ2S: pointBytes(pointsIQ2S, 1),
+	IQ3XXS: pointBytes(pointsIQ3XXS, 1), IQ3S: pointBytes(pointsIQ3S, 1), IQ1S: pointBytesIQ1, IQ1M: pointBytesIQ1,
 }
+
+// pointBytesIQ1 returns the points of IQ1 in eighths, as the kernels move them up or down by one.
+var pointBytesIQ1 = pointBytes(pointsIQ1, 8)
 
 // Points returns the points of a packing whose codes are indices of points, one byte for each
 // value. It returns nil for other packings. It is safe for concurrent use.
@@ -42,12 +45,13 @@ func (p Packing) Points() []byte {
 	return nil
 }
 
-// magnitudes returns a function that converts points to bytes when it is first called.
-func magnitudes(points func() []float32) func() []byte {
+// pointBytes returns a function that converts points, times a factor, to bytes when it is first
+// called.
+func pointBytes(points func() []float32, times int) func() []byte {
 	return sync.OnceValue(func() []byte {
 		table := make([]byte, len(points()))
 		for i, v := range points() {
-			table[i] = byte(v)
+			table[i] = byte(int8(v) * int8(times))
 		}
 		return table
 	})

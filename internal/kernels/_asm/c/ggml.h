@@ -1,7 +1,7 @@
 // The blocks of GGUF files, 32 columns at a time: their codes, their scales and their least values. f is the
 // format: a constant everywhere, so that the branches on it vanish. Included after common.h.
 
-enum { Q4_1, Q5_0, Q5_1, IQ4_NL, MX4, Q1_0, Q2_0, NV4, Q4_K, Q5_K, IQ4_XS, TQ1_0, TQ2_0, IQ2_XXS, IQ3_XXS, IQ3_S, Q2_K, Q3_K, Q6_K, IQ2_XS, IQ2_S };
+enum { Q4_1, Q5_0, Q5_1, IQ4_NL, MX4, Q1_0, Q2_0, NV4, Q4_K, Q5_K, IQ4_XS, TQ1_0, TQ2_0, IQ1_S, IQ2_XXS, IQ3_XXS, IQ3_S, Q2_K, Q3_K, Q6_K, IQ1_M, IQ2_XS, IQ2_S };
 
 // of256 says that a block has 256 columns. by16 says that 16 columns of it share a scale, else 32.
 INLINE int of256(int f) { return f >= Q4_K; }
@@ -10,9 +10,11 @@ INLINE int by16(int f) { return f >= Q2_K; }
 // parts is the number of times 32 columns in a smaller block.
 INLINE int parts(int f) { return f == Q1_0 ? 4 : f == Q2_0 || f == NV4 ? 2 : 1; }
 
+INLINE int iq1(int f) { return f == IQ1_S || f == IQ1_M; }
+
 // of_points says that codes are numbers of points: a point has the magnitudes of 8 columns, or of 4 for IQ3, and
-// the signs are bits of their own.
-INLINE int of_points(int f) { return f == IQ2_XXS || f == IQ2_XS || f == IQ2_S || f == IQ3_XXS || f == IQ3_S; }
+// the signs are bits of their own. The points of IQ1 have signs, are 8 times too large, and are moved up or down by one.
+INLINE int of_points(int f) { return iq1(f) || f == IQ2_XXS || f == IQ2_XS || f == IQ2_S || f == IQ3_XXS || f == IQ3_S; }
 
 INLINE int size_of_block(int f) {
   switch (f) {
@@ -25,6 +27,8 @@ INLINE int size_of_block(int f) {
   case Q2_0: return 18;
   case NV4: return 36;
   case TQ1_0: return 54;
+  case IQ1_S: return 50;
+  case IQ1_M: return 56;
   case TQ2_0: return 66;
   case Q4_K: return 144;
   case Q5_K: return 176;
@@ -169,6 +173,12 @@ INLINE __m256i points4(const uint8_t *points, __m128i numbers) {
 
 // numbers_of returns the numbers of the points of columns 32 g and on.
 INLINE __m128i numbers_of(int f, const uint8_t *b, int g) {
+  if (iq1(f)) { // the high three bits are every third or fourth of a word
+    const __m128i at = f == IQ1_S ? _mm_setr_epi32(0, 3, 6, 9) : _mm_setr_epi32(0, 4, 8, 12);
+    const __m128i all = _mm_srlv_epi32(_mm_set1_epi32(two(b + (f == IQ1_S ? 34 : 32) + 2 * g) << 8), at);
+    const __m128i high = _mm_and_si128(all, _mm_set1_epi32(0x700));
+    return _mm_or_si128(words(_mm_cvtsi32_si128((int)four(b + (f == IQ1_S ? 2 : 0) + 4 * g))), _mm_packus_epi32(high, high));
+  }
   const __m128i every = _mm_set1_epi16(b[66 + g]);
   switch (f) {
   case IQ2_XXS: return words(_mm_cvtsi32_si128((int)four(b + 2 + 8 * g)));
@@ -199,11 +209,19 @@ INLINE uint32_t signs_of(int f, const uint8_t *b, int g) {
   }
 }
 
+// moves are 1 or -1 for columns 32 g and on of IQ1.
+INLINE __m256i moves(int f, const uint8_t *b, int g) {
+  if (f == IQ1_S) return bytes(1 - 2 * (two(b + 34 + 2 * g) >> 15));
+  const __m256i bits = _mm256_sllv_epi64(_mm256_set1_epi64x(two(b + 32 + 2 * g)), _mm256_setr_epi64x(60, 56, 52, 48));
+  return _mm256_or_si256(_mm256_cmpgt_epi64(_mm256_setzero_si256(), bits), bytes(1));
+}
+
 // signed_points are the points of columns 32 g and on, with their signs.
 INLINE __m256i signed_points(int f, const uint8_t *b, int g, const uint8_t *points) {
   const __m128i numbers = numbers_of(f, b, g);
   const __m256i v = f == IQ3_XXS || f == IQ3_S ? points4(points, numbers) : points8(points, numbers);
   AFTER(b, v);
+  if (iq1(f)) return _mm256_add_epi8(v, moves(f, b, g));
   return negated(v, signs_of(f, b, g));
 }
 
@@ -281,6 +299,8 @@ INLINE struct pair scales32(int f, const uint8_t *b) {
     __m256i s;
     if (f == IQ3_S) {
       s = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)four(b + 106)), _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28)), _mm256_set1_epi32(15));
+    } else if (f == IQ1_S) {
+      s = _mm256_and_si256(_mm256_srli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(b + 34))), 12), _mm256_set1_epi32(7));
     } else if (f == IQ3_XXS) {
       s = _mm256_srli_epi32(load32(b + 66), 28);
     } else {
@@ -307,6 +327,12 @@ INLINE struct pair scales32(int f, const uint8_t *b) {
 INLINE __m128i scales16(int f, const uint8_t *b) {
   if (f == Q2_K) return _mm_and_si128(_mm_loadu_si128((const __m128i *)b), _mm_set1_epi8(15));
   if (f == Q6_K) return _mm_loadu_si128((const __m128i *)(b + 192));
+  if (f == IQ1_M) { // four words of four times three bits
+    const __m128i v = _mm_loadl_epi64((const __m128i *)(b + 48)), w = _mm_unpacklo_epi16(v, v), up = _mm_setr_epi16(1 << 13, 1 << 10, 1 << 7, 1 << 4, 1 << 13, 1 << 10, 1 << 7, 1 << 4);
+    const __m128i first = _mm_mullo_epi16(_mm_unpacklo_epi32(w, w), up), second = _mm_mullo_epi16(_mm_unpackhi_epi32(w, w), up);
+    const __m128i q = _mm_packus_epi16(_mm_srli_epi16(first, 13), _mm_srli_epi16(second, 13));
+    return _mm_add_epi8(_mm_add_epi8(q, q), _mm_set1_epi8(1));
+  }
   if (of_points(f)) {
     const __m128i v = _mm_loadl_epi64((const __m128i *)(b + (f == IQ2_XS ? 66 : 74)));
     const __m128i q = _mm_and_si128(_mm_unpacklo_epi8(v, _mm_srli_epi16(v, 4)), _mm_set1_epi8(15));
@@ -320,6 +346,10 @@ INLINE __m128i scales16(int f, const uint8_t *b) {
 
 // scale16 is the scale of the 16 scales of a block.
 INLINE __m256 scale16(int f, const uint8_t *b) {
+  if (f == IQ1_M) { // the high four bits of four words
+    const uint64_t q = all8(b + 48), bits = (q >> 12 & 15) | (q >> 24 & 0xf0) | (q >> 36 & 0xf00) | (q >> 48 & 0xf000);
+    return _mm256_mul_ps(_mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128((int)bits))), _mm256_set1_ps(0.125f)); // exact
+  }
   if (of_points(f)) return _mm256_mul_ps(half_at(b), _mm256_set1_ps(0.125f)); // exact
   return half_at(b + (f == Q2_K ? 80 : f == Q3_K ? 108 : 208));
 }

@@ -160,6 +160,7 @@ INLINE void mul_rows(int f, int R, const uint8_t *w, int64_t ws, const uint8_t *
   MUL(Q41, Q4_1) MUL(Q50, Q5_0) MUL(Q51, Q5_1) MUL(IQ4NL, IQ4_NL) MUL(Q4K, Q4_K) MUL(Q5K, Q5_K) \
   MUL(IQ4XS, IQ4_XS) MUL(Q2K, Q2_K) MUL(Q3K, Q3_K) MUL(Q6K, Q6_K) MUL(MX4, MX4)                 \
   MUL(Q10, Q1_0) MUL(Q20, Q2_0) MUL(NV4, NV4) MUL(TQ10, TQ1_0) MUL(TQ20, TQ2_0)                  \
+  POINTS(IQ1S, IQ1_S) POINTS(IQ1M, IQ1_M)                                                      \
   POINTS(IQ2XXS, IQ2_XXS) POINTS(IQ2XS, IQ2_XS) POINTS(IQ2S, IQ2_S) POINTS(IQ3XXS, IQ3_XXS) POINTS(IQ3S, IQ3_S)
 // Looking points up is bound by instructions: more streams than two gain nothing.
 #define POINTS(name, f) MUL_ONE(name, f, 2) MUL_ONE(name, f, 1)
