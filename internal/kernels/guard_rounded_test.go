@@ -60,8 +60,8 @@ func TestTileRowsStaysInside(t *testing.T) {
 			for _, blocks := range []int{1, 2, 3, 15, 16, 17, 33, 41} {
 				n, size := blocks*gemm.BlockK, gemm.PanelWords(blocks*gemm.BlockK)
 				w := mat.Weights{Data: kerneltest.Guarded(t, rows*2*n), Stride: 2 * n, Format: mat.BFloat16}
-				for panels := 1; panels <= 2; panels++ {
-					x, c := kerneltest.GuardedWords(t, panels*size), kerneltest.GuardedFloats(t, rows*gemm.CoupleTokens)
+				for panels := 1; panels <= gemm.MostRowPanels; panels++ {
+					x, c := kerneltest.GuardedWords(t, panels*size), kerneltest.GuardedFloats(t, rows*gemm.RowSums(panels))
 					for quarters := range 5 {
 						set.GEMM.TileRows(gemm.RowTiles{C: c, W: w, X: x, XStride: size, Panels: panels, Rows: rows, Blocks: blocks, Fetch: gemm.Fetch{Next: w.Data[len(w.Data)-1:], Done: 4 - quarters, Quarters: quarters}})
 					}

@@ -99,10 +99,11 @@ func (op *bf16Product) planRows(threads int) int {
 	}
 	if op.kernel == amxInPlace {
 		op.unitRows = min(max(1, each/gemm.PackRows)*gemm.PackRows, op.callRows())
+		sums := gemm.RowSums(op.tokensInPlace() / gemm.PanelTokens)
 		if op.w.isCoded() {
-			return op.words + op.callRows()*coded.RowSums(coded.MostPanels)
+			sums = coded.RowSums(coded.MostPanels)
 		}
-		return op.words + op.callRows()*coupleRows
+		return op.words + op.callRows()*sums
 	}
 	if op.kernel == amxSteps {
 		return op.planStepRows(each)

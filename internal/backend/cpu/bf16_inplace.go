@@ -7,7 +7,8 @@ import (
 
 // The size of a product with tiles and weights in place.
 const (
-	callBytes = 128 << 10 // of weights in a call, while as many are fetched
+	callBytes  = 128 << 10                             // of weights in a call, while as many are fetched
+	callTokens = gemm.MostRowPanels * gemm.PanelTokens // of more tokens than that; otherwise half as many
 	// Weights are read in place for tokens of one pass, for tokens of at most smallBytes, and for at most smallTokens of
 	// at most mostBytes.
 	smallBytes  = 512 << 10
@@ -42,9 +43,10 @@ func (op *bf16Product) tilesInPlace(scratch []float32, r int, next []byte) {
 		if r+rows < end {
 			f.Next = op.at(r + rows).Data
 		}
-		for t := 0; t < op.tokens; t += coupleRows {
+		each := op.tokensInPlace()
+		for t := 0; t < op.tokens; t += each {
 			f.Quarters = op.quarters(f.Done)
-			op.rowsInPlace(scratch, r, rows, blocks, t, f)
+			op.rowsInPlace(scratch, r, rows, blocks, t, min(each, op.tokens-t), f)
 			f.Done += f.Quarters
 		}
 		r += rows
@@ -60,12 +62,20 @@ func (op *bf16Product) quarters(done int) int {
 	return min(2, 4-done)
 }
 
-// rowsInPlace computes rows from r on for up to 32 tokens from t on: whole blocks of k from the weights in place,
+// tokensInPlace returns how many tokens pass the weights together. With more of them weights are
+// read less often. With two passes at least, kernels prefetch half of the next weights in each.
+func (op *bf16Product) tokensInPlace() int {
+	if op.tokens > callTokens {
+		return callTokens
+	}
+	return coupleRows
+}
+
+// rowsInPlace computes rows from r on for some tokens from t on: whole blocks of k from the weights in place,
 // the rest packed.
-func (op *bf16Product) rowsInPlace(scratch []float32, r, rows, blocks, t int, f gemm.Fetch) {
-	tokens := min(coupleRows, op.tokens-t)
-	pack, c := words(scratch[:op.words]), mat.Floats{V: scratch[op.words:], Stride: coupleRows}
+func (op *bf16Product) rowsInPlace(scratch []float32, r, rows, blocks, t, tokens int, f gemm.Fetch) {
 	panels, x := ceil(tokens, gemm.PanelTokens), op.panels[t/gemm.PanelTokens*op.words:]
+	pack, c := words(scratch[:op.words]), mat.Floats{V: scratch[op.words:], Stride: gemm.RowSums(panels)}
 	if blocks > 0 {
 		op.set.GEMM.TileRows(gemm.RowTiles{C: c.V, W: op.at(r), X: x, XStride: op.words, Panels: panels, Rows: rows, Blocks: blocks, Fetch: f})
 	}
@@ -73,7 +83,9 @@ func (op *bf16Product) rowsInPlace(scratch []float32, r, rows, blocks, t int, f 
 	if n := op.w.cols - k; n > 0 {
 		for i := 0; i < rows; i += gemm.PackRows {
 			op.pack(pack, r+i, k, n, nil)
-			op.set.GEMM.TilePack(gemm.Tiles{C: from(c, i, 0), W: pack, X: x[k/2*gemm.PanelTokens:], XStride: op.words, Count: panels, Blocks: ceil(n, gemm.BlockK), Add: k > 0})
+			for p := 0; p < panels; p += 2 {
+				op.set.GEMM.TilePack(gemm.Tiles{C: from(c, i, p*gemm.PanelTokens), W: pack, X: x[p*op.words+k/2*gemm.PanelTokens:], XStride: op.words, Count: min(2, panels-p), Blocks: ceil(n, gemm.BlockK), Add: k > 0})
+			}
 		}
 	}
 	op.transpose(c, r, rows, t, tokens)

@@ -11,3 +11,9 @@ func amxRows1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.P
 
 //go:noescape
 func amxRows2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, blocks int64, groups int64, next unsafe.Pointer, apart int64, lines int64, step int64)
+
+//go:noescape
+func amxRows3(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, blocks int64, groups int64, next unsafe.Pointer, apart int64, lines int64, step int64)
+
+//go:noescape
+func amxRows4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, blocks int64, groups int64, next unsafe.Pointer, apart int64, lines int64, step int64)

@@ -15,8 +15,8 @@ type Tiles struct {
 	Add              bool
 }
 
-// RowTiles holds the operands of [Kernels.TileRows]: Rows rows of stored weights and one or two
-// Panels of tokens, which begin XStride words apart, over Blocks blocks of 32 k.
+// RowTiles holds the operands of [Kernels.TileRows]: Rows rows of stored weights and up to
+// MostRowPanels Panels of tokens, which begin XStride words apart, over Blocks blocks of 32 k.
 type RowTiles struct {
 	C            []float32
 	W            mat.Weights
@@ -90,13 +90,18 @@ type Fetch struct {
 	Done, Quarters int
 }
 
-// CoupleTokens is the number of tokens multiplied together, and the number of sums in a row of
-// [Kernels.TileRows].
+// CoupleTokens is the number of tokens multiplied together.
 const CoupleTokens = 2 * PanelTokens
 
-// TileRows computes C[r][t] for rows of bfloat16 weights in place, a multiple of 16, and one or
-// two panels of tokens, which begin XStride words apart. Rows of C have CoupleTokens sums. The
-// sums have the bits of Tile. If the weights are in no cache, the previous call should have
+// MostRowPanels is the largest number of panels of [Kernels.TileRows].
+const MostRowPanels = 4
+
+// RowSums returns the number of sums in a row of [Kernels.TileRows]: those of one or two couples of
+// panels.
+func RowSums(panels int) int { return mat.CeilDiv(panels, 2) * CoupleTokens }
+
+// TileRows computes C[r][t] for rows of bfloat16 weights in place, a multiple of 16, and up to
+// four panels of tokens, which begin XStride words apart. Rows of C have RowSums sums. The sums have the bits of Tile. If the weights are in no cache, the previous call should have
 // prefetched them. All rows pass a step of the panels before the next step, so that the panels
 // stay in the first-level cache.
 func (s *Kernels) TileRows(t RowTiles) {
@@ -105,7 +110,7 @@ func (s *Kernels) TileRows(t RowTiles) {
 	}
 	t.W.Check(t.Rows, t.Blocks*BlockK)
 	_ = t.X[:(t.Panels-1)*t.XStride+t.Blocks*BlockK/2*PanelTokens]
-	t.C = t.C[:t.Rows*CoupleTokens]
+	t.C = t.C[:t.Rows*RowSums(t.Panels)]
 	s.rounder.tileRows(t)
 }
 

@@ -64,18 +64,24 @@ func (b bf16) tile(t Tiles) {
 func (bf16) tileRows(t RowTiles) {
 	from, apart := t.Fetch.streams(t.Rows * t.W.Stride)
 	groups, lines, step := int64(t.Rows/PackRows), int64(t.Fetch.Quarters/2), int64(t.step())
-	if t.Panels > 1 {
-		amxRows2(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), groups, from, int64(apart), lines, step)
-		return
+	w, ws, x, xs, c, blocks, next := asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), int64(apart)
+	switch t.Panels {
+	case 1:
+		amxRows1(w, ws, x, xs, c, blocks, groups, from, next, lines, step)
+	case 2:
+		amxRows2(w, ws, x, xs, c, blocks, groups, from, next, lines, step)
+	case 3:
+		amxRows3(w, ws, x, xs, c, blocks, groups, from, next, lines, step)
+	default:
+		amxRows4(w, ws, x, xs, c, blocks, groups, from, next, lines, step)
 	}
-	amxRows1(asm.Bytes(t.W.Data), int64(t.W.Stride), asm.Words(t.X), int64(4*t.XStride), asm.Floats(t.C), int64(t.Blocks), groups, from, int64(apart), lines, step)
 }
 
 // step returns the blocks of equal steps whose panels stay in a first-level cache of 48 KiB, or all blocks where the
 // kernel prefetches all of the next weights, because memory bounds it then.
 func (t *RowTiles) step() int {
 	const most = 40 // tiles, of 1 KiB
-	if t.Fetch.Quarters == 4 {
+	if t.Fetch.Quarters == 4 && t.Panels <= 2 {
 		return t.Blocks
 	}
 	return mat.CeilDiv(t.Blocks, mat.CeilDiv(t.Blocks*t.Panels, most))

@@ -104,11 +104,12 @@ func TestTileRows(t *testing.T) {
 			return
 		}
 		r := rand.New(rand.NewPCG(3, 9))
-		const rows, most = 5 * gemm.PackRows, gemm.CoupleTokens
-		for _, c := range []struct{ tokens, blocks int }{{1, 5}, {8, 5}, {16, 5}, {19, 5}, {32, 5}, {16, 41}, {17, 41}, {32, 41}, {32, 20}, {32, 21}} {
+		const rows = 5 * gemm.PackRows
+		for _, c := range []struct{ tokens, blocks int }{{1, 5}, {8, 5}, {16, 5}, {19, 5}, {32, 5}, {16, 41}, {17, 41}, {32, 41}, {32, 20}, {32, 21}, {33, 5}, {48, 41}, {64, 41}, {64, 10}, {60, 11}} {
 			tokens, blocks, n := c.tokens, c.blocks, c.blocks*gemm.BlockK
 			data, _ := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*n), 3)
 			x, panels := kerneltest.Random(r, tokens*n), mat.CeilDiv(tokens, gemm.PanelTokens)
+			most := gemm.RowSums(panels)
 			want := kerneltest.Tiled(set, data, x, nil, rows, tokens, n, 1)
 			size := gemm.PanelWords(n)
 			in, pack := make([]uint32, panels*size), make([]uint32, size)
