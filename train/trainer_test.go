@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -420,7 +421,7 @@ func TestTrainerUnscalesBeforeItClips(t *testing.T) {
 }
 
 // TestTrainerShowsProgress: plain lines where there is no terminal, and the log on the
-// first process only.
+// first process only, with numbers of six digits.
 func TestTrainerShowsProgress(t *testing.T) {
 	var mu sync.Mutex
 	var log, progress bytes.Buffer
@@ -441,6 +442,9 @@ func TestTrainerShowsProgress(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "loss="); n != 4 { // three steps, and the run's
 		t.Errorf("%d losses were logged:\n%s", n, log.String())
+	}
+	if long := regexp.MustCompile(` [a-z_]+=[-0-9.]{12,}`).FindAllString(log.String(), -1); long != nil {
+		t.Errorf("lines have numbers of more than six digits, %q:\n%s", long, log.String())
 	}
 	if s := progress.String(); !strings.Contains(s, "1/3  33% loss ") || !strings.Contains(s, "3/3 100% loss ") {
 		t.Errorf("the progress is\n%s", s)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/heftai/heft/train/track"
 )
@@ -55,6 +56,9 @@ func (t *Trainer[B]) tell(ctx context.Context, logs track.Values, step int, attr
 		return err
 	}
 	if t.c.Log != nil {
+		for i := range attrs {
+			attrs[i].Value = short(attrs[i].Value)
+		}
 		t.c.Log.LogAttrs(ctx, slog.LevelInfo, "[Training]", attrs...)
 	}
 	return t.c.Track(ctx, logs, step)
@@ -67,6 +71,19 @@ func logOrder(logs track.Values) []string {
 	slices.Sort(first)
 	first = slices.DeleteFunc(first, func(name string) bool { _, ok := logs[name]; return !ok })
 	return append(first, rest...)
+}
+
+// short rounds a float to six digits for a line of the log. The history and the trackers have all
+// digits.
+func short(v slog.Value) slog.Value {
+	if v.Kind() != slog.KindFloat64 {
+		return v
+	}
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v.Float64(), 'g', 6, 64), 64)
+	if err != nil {
+		return v
+	}
+	return slog.Float64Value(rounded)
 }
 
 func round4(v float64) float64 { return math.Round(v*1e4) / 1e4 }
