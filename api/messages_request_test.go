@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -93,6 +94,23 @@ func TestAnEmptyListOfAUserIsNoMessage(t *testing.T) {
 		if message, _ := at(e, "error", "message").(string); status != 400 || !strings.Contains(message, "'"+want+"': it is empty") {
 			t.Errorf("%s: %d %v, want %s", messages, status, e, want)
 		}
+	}
+}
+
+// TestAListOfContentWasDecodedWhole: memory was taken for all elements of a user's content before the
+// first one was found to be wrong.
+func TestAListOfContentWasDecodedWhole(t *testing.T) {
+	s := serve(t, generatetest.Spoken(t, &enginetest.Model{}, engine.Options{}))
+	body := `{"max_tokens": 3, "messages": [{"role": "user", "content": [1` + strings.Repeat(",1", 1<<20) + `]}]}`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	status, e := s.object("POST", messagesPath, body)
+	runtime.ReadMemStats(&after)
+	if message, _ := at(e, "error", "message").(string); status != 400 || !strings.Contains(message, "'messages[0].content[0]'") {
+		t.Errorf("%d %v, want an error of the first element", status, e)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 16*uint64(len(body)) {
+		t.Errorf("a body of %d bytes took %d", len(body), took)
 	}
 }
 

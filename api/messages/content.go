@@ -71,14 +71,13 @@ func (t *transcript) message(in *wire.Fields) {
 	}
 	switch role {
 	case "user":
-		var list []json.RawMessage
-		if raw, ok := in.Raw("content"); ok && json.Unmarshal(raw, &list) == nil && len(list) == 0 {
-			in.Fail("content", "Invalid value for {}: it is empty.")
-		}
-		t.blocks(in, "content", func(words string) {
+		empty := t.blocks(in, "content", func(words string) {
 			m := t.last("user")
 			m.Content = joined(m.Content, words)
 		}, t.ofUser)
+		if empty {
+			in.Fail("content", "Invalid value for {}: it is empty.")
+		}
 	case "assistant":
 		t.open = map[string]bool{}
 		m := t.last("assistant")
@@ -92,19 +91,21 @@ func (t *transcript) message(in *wire.Fields) {
 }
 
 // blocks decodes a text or a list of content blocks. It calls say with texts and block with other
-// blocks.
-func (t *transcript) blocks(in *wire.Fields, name string, say func(words string), block func(in *wire.Fields, kind string)) {
+// blocks. It reports whether there was a list without blocks.
+func (t *transcript) blocks(in *wire.Fields, name string, say func(words string), block func(in *wire.Fields, kind string)) (empty bool) {
 	raw, ok := in.Raw(name)
 	if !ok {
-		return
+		return false
 	}
 	var words string
 	if json.Unmarshal(raw, &words) == nil {
 		t.count(in, words)
 		say(words)
-		return
+		return false
 	}
+	empty = true
 	in.Objects(name, "a string or a list of content blocks", func(_ int, b *wire.Fields) bool {
+		empty = false
 		var kind string
 		required(b, "type", &kind)
 		t.notice(b)
@@ -116,6 +117,7 @@ func (t *transcript) blocks(in *wire.Fields, name string, say func(words string)
 		}
 		return true
 	})
+	return empty
 }
 
 // notice records whether a request has a cache_control. It does not change the answer, only the
