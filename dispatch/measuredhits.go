@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/residency/policy"
@@ -38,8 +37,7 @@ type keptHits struct {
 
 // ExpertHitsFile returns the path in folder of the measured hit rates of models with this shape.
 func ExpertHitsFile(folder string, skeleton *meta.Model) string {
-	name, _ := strings.CutPrefix(filepath.Base(RoutingFile("", skeleton)), "routing-")
-	return filepath.Join(folder, "hits-"+strings.TrimSuffix(name, ".trace")+".json")
+	return filepath.Join(folder, "hits-"+shapeKey(skeleton)+".json")
 }
 
 // ReadExpertHits reads a file of [Model.SaveExpertHits]. It returns nil without an error if there is

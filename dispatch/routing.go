@@ -84,11 +84,16 @@ func ReadRouting(path string, skeleton *meta.Model) (*Routing, error) {
 
 // RoutingFile returns the path in folder of the stored routing of models with this shape.
 func RoutingFile(folder string, skeleton *meta.Model) string {
+	return filepath.Join(folder, "routing-"+shapeKey(skeleton)+".trace")
+}
+
+// shapeKey returns a name for models with the same parameters and shapes.
+func shapeKey(skeleton *meta.Model) string {
 	h := sha256.New()
 	for path, p := range skeleton.Root.AllParams() {
 		fmt.Fprintln(h, path, p.Shape)
 	}
-	return filepath.Join(folder, "routing-"+hex.EncodeToString(h.Sum(nil)[:8])+".trace")
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // Passes returns the number of passes that were recorded.

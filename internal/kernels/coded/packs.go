@@ -1,5 +1,7 @@
 package coded
 
+import "github.com/heftai/heft/internal/kernels/mat"
+
 // A Piece is a part of a coded matrix that [Kernels.PackPiece] decodes: Rows rows from Row on, and
 // Cols columns from Col on, both whole groups.
 type Piece struct {
@@ -22,7 +24,7 @@ func (k *Kernels) PackPiece(dst []uint32, p Piece) {
 	if p.Rows <= 0 || p.Cols <= 0 {
 		return
 	}
-	packs := (p.Rows + packRows - 1) / packRows
+	packs := mat.CeilDiv(p.Rows, packRows)
 	_ = dst[:packs*packRows*p.Cols/pairs]
 	k.packs.packPiece(dst, p, p.W.strip(p.Row, p.Rows))
 }
