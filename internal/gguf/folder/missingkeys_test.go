@@ -9,8 +9,8 @@ import (
 	"github.com/heftai/heft/internal/gguf"
 )
 
-// openOlder opens a file of an architecture with two layers and the given tensors in addition to the embedding.
-func openOlder(arch string, more gguf.Metadata, tensors ...string) (object, error) {
+// openTwoLayers opens a file of an architecture with two layers and the given tensors in addition to the embedding.
+func openTwoLayers(arch string, more gguf.Metadata, tensors ...string) (object, error) {
 	m := gguf.Metadata{"general.architecture": arch}
 	for key, n := range map[string]int64{"block_count": 2, "context_length": 64, "embedding_length": 32, "feed_forward_length": 128, "attention.head_count": 4} {
 		m[arch+"."+key] = n
@@ -37,14 +37,14 @@ func openOlder(arch string, more gguf.Metadata, tensors ...string) (object, erro
 	return c, json.Unmarshal(f.config, &c)
 }
 
-// TestModelsOfOldFiles: what MPT and BLOOM files may not say is refused with the key or the tensor.
-func TestModelsOfOldFiles(t *testing.T) {
+// TestUnsupportedKeysOfMPTAndBLOOM: what MPT and BLOOM files may not say is refused with the key or the tensor.
+func TestUnsupportedKeysOfMPTAndBLOOM(t *testing.T) {
 	biases := gguf.Metadata{"mpt.attention.max_alibi_bias": 8.0}
-	if _, err := openOlder("mpt", biases); err != nil {
+	if _, err := openTwoLayers("mpt", biases); err != nil {
 		t.Fatal(err)
 	}
 	clamped := gguf.Metadata{"mpt.attention.max_alibi_bias": 8.0, "mpt.attention.clamp_kqv": 6.0}
-	if c, err := openOlder("mpt", clamped); err != nil || fmt.Sprint(c["attn_config"]) != "map[clip_qkv:6]" {
+	if c, err := openTwoLayers("mpt", clamped); err != nil || fmt.Sprint(c["attn_config"]) != "map[clip_qkv:6]" {
 		t.Errorf("attn_config %v, error %v, want a clip_qkv of 6", c["attn_config"], err)
 	}
 	grouped := gguf.Metadata{"mpt.attention.max_alibi_bias": 8.0, "mpt.attention.head_count_kv": int64(2)}
@@ -61,22 +61,22 @@ func TestModelsOfOldFiles(t *testing.T) {
 		{"bitnet", nil, []string{"blk.0.attn_q.scale"}, "blk.0.attn_q.scale"},
 		{"minicpm", gguf.Metadata{"minicpm.expert_count": int64(4)}, nil, "minicpm.expert_count"},
 	} {
-		if _, err := openOlder(c.arch, c.meta, c.tensors...); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := openTwoLayers(c.arch, c.meta, c.tensors...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s of %v: got %v, want an error with %q", c.arch, c.meta, err, c.want)
 		}
 	}
 }
 
-// TestUnstatedFieldsOfOldFiles: BitNet's activation follows from the vocabulary, and MiniCPM's first files have llama.cpp's
+// TestFieldsThatFilesLack: BitNet's activation follows from the vocabulary, and MiniCPM's first files have llama.cpp's
 // factors.
-func TestUnstatedFieldsOfOldFiles(t *testing.T) {
+func TestFieldsThatFilesLack(t *testing.T) {
 	for model, want := range map[string]string{"gpt2": "relu2", "llama": "silu"} {
-		c, err := openOlder("bitnet", gguf.Metadata{"tokenizer.ggml.model": model})
+		c, err := openTwoLayers("bitnet", gguf.Metadata{"tokenizer.ggml.model": model})
 		if err != nil || c["hidden_act"] != want {
 			t.Errorf("a file with the vocabulary %s: activation %v, %v, want %s", model, c["hidden_act"], err, want)
 		}
 	}
-	c, err := openOlder("minicpm", nil)
+	c, err := openTwoLayers("minicpm", nil)
 	if err != nil || c["embedding_multiplier"] != 12.0 || c["logits_scaling"] != 0.125 || c["residual_multiplier"] != 0.9899494936611664 {
 		t.Errorf("MiniCPM: %v, %v", c, err)
 	}

@@ -3,92 +3,7 @@ package folder
 import (
 	"slices"
 	"strconv"
-
-	"github.com/heftai/heft/meta"
 )
-
-// stateful are the architectures that have layers with a state for each sequence.
-var stateful = []architecture{
-	{name: "qwen3next", modelType: "qwen3_next", when: hasGateOfDelta, names: qwen3NextNames, conventions: splitDelta, config: qwen3NextConfig},
-	{name: "qwen3next", modelType: "qwen3_next", names: qwen3NextNames, conventions: meta.Conventions{WholeNorms: true, DecayRates: true}, config: qwen3NextConfig},
-	{name: "qwen35", modelType: "qwen3_5_text", names: deltaNames, conventions: tiledDelta, config: qwen35Config},
-	{name: "qwen35moe", modelType: "qwen3_5_moe_text", names: qwen3NextNames, conventions: tiledDelta, config: qwen35MoEConfig},
-	{name: "mamba2", modelType: "mamba2", names: mamba2Names, conventions: decays, config: mamba2Config},
-	{name: "nemotron_h", modelType: "nemotron_h", names: nemotronHNames, conventions: decayPairs, config: nemotronHConfig, lists: sparse},
-	{name: "nemotron_h_moe", modelType: "nemotron_h", names: nemotronHNames.with(nemotronHMoENames), conventions: decayPairs, config: nemotronHMoEConfig, lists: sparse},
-	{name: "granitehybrid", modelType: "bamba", when: isBamba, names: falconH1Names, conventions: meta.Conventions{RopeSpread: true, DecayRates: true}, config: bambaConfig, lists: sparse},
-	{name: "granitehybrid", modelType: "granitemoehybrid", when: hasExperts, names: graniteHybridNames.with(graniteMoENames),
-		conventions: graniteHybridWays, config: graniteHybridConfig, lists: sparse},
-	{name: "granitehybrid", modelType: "granitemoehybrid", names: graniteHybridNames, conventions: graniteHybridWays, config: graniteHybridConfig, lists: sparse},
-	{name: "falcon-h1", modelType: "falcon_h1", names: falconH1Names, conventions: meta.Conventions{DecayRates: true, Scaled: true}, config: falconH1Config},
-	{name: "lfm2", modelType: "lfm2", names: lfm2Names, config: lfm2Config, lists: sparse},
-	{name: "lfm2moe", modelType: "lfm2_moe", names: lfm2Names.with(lfm2MoENames), config: lfm2MoEConfig, lists: sparse},
-}
-
-var (
-	decays            = meta.Conventions{DecayRates: true}
-	decayPairs        = meta.Conventions{DecayRates: true, RopePairs: true}
-	splitDelta        = meta.Conventions{WholeNorms: true, DecayRates: true, SplitDelta: true}
-	tiledDelta        = meta.Conventions{WholeNorms: true, DecayRates: true, TiledHeads: true}
-	graniteHybridWays = meta.Conventions{RopePairs: true, DecayRates: true, SeparateGates: true}
-)
-
-// hasGateOfDelta: files of 2026 have the output gates of delta nets apart.
-func hasGateOfDelta(k *keys) bool { return k.hasIn("attn_gate.weight") }
-
-var deltaNames = llamaNames.with(postNormNames).with(map[string]string{
-	"attn_qkv": "linear_attn.in_proj_qkv", "attn_gate": "linear_attn.in_proj_z", "ssm_in": "linear_attn.in_proj_qkvz", "ssm_ba": "linear_attn.in_proj_ba",
-	"ssm_beta": "linear_attn.in_proj_b", "ssm_alpha": "linear_attn.in_proj_a", "ssm_conv1d": "linear_attn.conv1d",
-	"ssm_dt.bias": "linear_attn.dt_bias", "ssm_a": "linear_attn.A_log", "ssm_norm": "linear_attn.norm", "ssm_out": "linear_attn.out_proj",
-})
-
-var qwen3NextNames = deltaNames.with(expertNames).with(sharedNames)
-
-// qwen35Config reads the delta nets, and which layers have them.
-func qwen35Config(k *keys, c object) {
-	k.partial(c, "partial_rotary_factor")
-	values := k.size("ssm.time_step_rank")
-	c["linear_num_key_heads"], c["linear_num_value_heads"] = k.size("ssm.group_count"), values
-	c["linear_key_head_dim"], c["linear_conv_kernel_dim"] = k.size("ssm.state_size"), k.size("ssm.conv_kernel")
-	c["linear_value_head_dim"] = k.shared("ssm.inner_size", values)
-	c["full_attention_interval"] = k.int("full_attention_interval", 4)
-	c["attention_bias"] = k.queryBias()
-	if list := k.flags("attention.recurrent_layers"); list != nil {
-		c["layer_types"] = kinds(list, "full_attention", "linear_attention")
-	}
-}
-
-// kinds names each flag.
-func kinds(list []bool, no, yes string) []string {
-	names := make([]string, len(list))
-	for i, is := range list {
-		if names[i] = no; is {
-			names[i] = yes
-		}
-	}
-	return names
-}
-
-// shared is a size divided by a number of heads.
-func (k *keys) shared(key string, heads int64) int64 {
-	n := k.size(key)
-	if heads < 1 || n%heads != 0 {
-		k.fail(k.arch+"."+key, "%d channels are not a multiple of %d heads", n, heads)
-		return 0
-	}
-	return n / heads
-}
-
-func qwen35MoEConfig(k *keys, c object) {
-	qwen35Config(k, c)
-	qwen3MoEConfig(k, c)
-	c["shared_expert_intermediate_size"] = k.size("expert_shared_feed_forward_length")
-}
-
-func qwen3NextConfig(k *keys, c object) {
-	qwen35MoEConfig(k, c)
-	c["decoder_sparse_step"] = 1
-}
 
 // mixerNames are those of Mamba2 mixers in a child of blocks.
 func mixerNames(child string) map[string]string {
@@ -190,9 +105,6 @@ func (k *keys) hybridMixer(c object) {
 	c["attention_bias"], c["mlp_bias"] = k.queryBias(), k.hasIn("ffn_up.bias")
 }
 
-// isBamba: Bamba's files have the name of Granite's hybrids, and say that they have rope.
-func isBamba(k *keys) bool { return k.bool("rope.scaling.finetuned", false) }
-
 // bambaConfig: rows of queries and keys are in an order that suits rope on whole heads, and Bamba turns half of each.
 func bambaConfig(k *keys, c object) {
 	k.hybridMixer(c)
@@ -249,41 +161,66 @@ func falconH1Config(k *keys, c object) {
 	c["mamba_rms_norm"], c["mamba_norm_before_gate"] = k.hasIn("ssm_norm.weight"), false
 }
 
-var lfm2Names = names{
-	layers: "model.layers.",
-	whole:  map[string]string{"token_embd": "model.embed_tokens", "token_embd_norm": "model.embedding_norm", "output_norm": "model.embedding_norm", "output": "lm_head"},
-	block: map[string]string{
-		"attn_norm": "operator_norm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
-		"attn_output": "self_attn.out_proj", "attn_q_norm": "self_attn.q_layernorm", "attn_k_norm": "self_attn.k_layernorm",
-		"shortconv.in_proj": "conv.in_proj", "shortconv.out_proj": "conv.out_proj", "shortconv.conv": "conv.conv",
-		"ffn_norm": "ffn_norm", "ffn_gate": "feed_forward.w1", "ffn_up": "feed_forward.w3", "ffn_down": "feed_forward.w2",
-	},
+// scanNames are those of the first Mamba's mixers in a child of blocks.
+func scanNames(child string) map[string]string {
+	return map[string]string{
+		"ssm_in": child + ".in_proj", "ssm_conv1d": child + ".conv1d", "ssm_x": child + ".x_proj", "ssm_dt": child + ".dt_proj", "ssm_a": child + ".A_log",
+		"ssm_d": child + ".D", "ssm_out": child + ".out_proj", "ssm_dt_norm": child + ".dt_layernorm", "ssm_b_norm": child + ".b_layernorm",
+		"ssm_c_norm": child + ".c_layernorm",
+	}
 }
 
-var lfm2MoENames = map[string]string{
-	"ffn_gate_inp": "feed_forward.gate", "exp_probs_b.bias": "feed_forward.expert_bias", "ffn_gate_exps": "feed_forward.experts.{}.w1",
-	"ffn_up_exps": "feed_forward.experts.{}.w3", "ffn_down_exps": "feed_forward.experts.{}.w2",
+var mambaNames = names{
+	layers: "backbone.layers.",
+	whole:  map[string]string{"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f", "output": "lm_head"},
+	block:  map[string]string{"attn_norm": "norm"},
+}.with(scanNames("mixer")).laid(wholeRates)
+
+func mambaConfig(k *keys, c object) {
+	c["expand"] = k.shared("ssm.inner_size", k.size("embedding_length"))
+	c["state_size"], c["conv_kernel"], c["time_step_rank"] = k.size("ssm.state_size"), k.size("ssm.conv_kernel"), k.size("ssm.time_step_rank")
+	c["use_bias"], c["use_conv_bias"] = k.hasIn("ssm_in.bias"), k.hasIn("ssm_conv1d.bias")
+	c["layer_norm_epsilon"] = k.float("attention.layer_norm_rms_epsilon", 1e-5)
 }
 
-// lfm2Config: layers without key heads have a convolution.
-func lfm2Config(k *keys, c object) {
-	c["block_auto_adjust_ff_dim"], c["conv_L_cache"] = false, k.size("shortconv.l_cache")
-	c["norm_eps"], c["conv_bias"] = c["rms_norm_eps"], k.hasIn("shortconv.conv.bias")
-	heads := k.byLayer("attention.head_count_kv")
-	types := make([]string, len(heads))
-	for i := range types {
-		if types[i] = "conv"; heads[i] > 0 {
-			types[i] = "full_attention"
+var jambaNames = llamaNames.with(map[string]string{
+	"ffn_norm": "pre_ff_layernorm", "ffn_gate": "feed_forward.gate_proj", "ffn_up": "feed_forward.up_proj", "ffn_down": "feed_forward.down_proj",
+	"ffn_gate_inp": "feed_forward.router", "ffn_gate_exps": "feed_forward.experts.{}.gate_proj", "ffn_up_exps": "feed_forward.experts.{}.up_proj",
+	"ffn_down_exps": "feed_forward.experts.{}.down_proj",
+}).with(scanNames("mamba")).laid(wholeRates).ending("model.final_layernorm")
+
+func jambaConfig(k *keys, c object) {
+	c["mamba_expand"] = k.shared("ssm.inner_size", k.size("embedding_length"))
+	c["mamba_d_state"], c["mamba_d_conv"], c["mamba_dt_rank"] = k.size("ssm.state_size"), k.size("ssm.conv_kernel"), k.size("ssm.time_step_rank")
+	c["mamba_proj_bias"], c["mamba_conv_bias"] = k.hasIn("ssm_in.bias"), k.hasIn("ssm_conv1d.bias")
+	k.everyLayer(c, "attn_layer", "attn_k.weight")
+	if c["num_experts"], c["num_experts_per_tok"] = 1, 1; k.hasIn("ffn_gate_inp.weight") {
+		c["num_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
+		k.everyLayer(c, "expert_layer", "ffn_gate_inp.weight")
+	}
+}
+
+// everyLayer states the layers with a tensor as a period and an offset.
+func (k *keys) everyLayer(c object, name, tensor string) {
+	n := int(k.layers())
+	period, offset, found := n+1, n, 0
+	for i := range n {
+		if !k.hasAt(i, tensor) {
+			continue
+		}
+		switch found++; {
+		case found == 1:
+			offset = i
+		case found == 2:
+			period = i - offset
 		}
 	}
-	c["layer_types"] = types
-}
-
-func lfm2MoEConfig(k *keys, c object) {
-	lfm2Config(k, c)
-	c["num_experts"], c["num_experts_per_tok"] = k.size("expert_count"), k.size("expert_used_count")
-	c["moe_intermediate_size"], c["num_dense_layers"] = k.size("expert_feed_forward_length"), k.denseLayers()
-	c["use_expert_bias"], c["norm_topk_prob"] = k.hasIn("exp_probs_b.bias"), true
-	c["routed_scaling_factor"] = k.float("expert_weights_scale", 1)
-	k.sigmoid()
+	for i := range n {
+		if period > offset && k.hasAt(i, tensor) == (i%period == offset) {
+			continue
+		}
+		k.fail(k.arch+".block_count", "the layers with %s are not every so many from an offset on", tensor)
+		return
+	}
+	c[name+"_period"], c[name+"_offset"] = period, offset
 }

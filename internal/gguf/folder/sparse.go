@@ -1,10 +1,27 @@
 package folder
 
-// streamed are the newest architectures with sparse attention, or with several residual streams.
-var streamed = []architecture{
-	{name: "deepseek4", modelType: "deepseek_v4", names: deepseek4Names, config: deepseek4Config},
-	{name: "minimax-m3", modelType: "minimax_m3_vl_text", names: minimax3Names, conventions: wholeNorms, config: minimax3Config},
-	{name: "hy_v4", modelType: "hy_v4", names: hy4Names, conventions: splitLatent, config: hy4Config},
+// sparseConfig reads the indexers of sparse attention.
+func sparseConfig(k *keys, c object) {
+	deepseekConfig(k, c)
+	c["model_type"] = k.row.modelType
+	c["index_n_heads"], c["index_head_dim"] = k.size("attention.indexer.head_count"), k.size("attention.indexer.key_length")
+	c["index_topk"] = k.size("attention.indexer.top_k")
+	k.sigmoid()
+}
+
+// glmSparseConfig: in files without a list, GLM 5.2 and later, which have the longest context, share the
+// choices of every fourth layer, and the others of none.
+func glmSparseConfig(k *keys, c object) {
+	sparseConfig(k, c)
+	c["n_group"], c["topk_group"] = max(k.int("expert_group_count", 1), 1), max(k.int("expert_group_used_count", 1), 1)
+	full := k.flagsOrInts("attention.indexer.types")
+	if full == nil {
+		full = make([]bool, k.layers())
+		for i := range full {
+			full[i] = k.size("context_length") < 1<<20 || i < 2 || (i-2)%4 == 0
+		}
+	}
+	c["indexer_types"] = kinds(full, "shared", "full")
 }
 
 // streams returns a copy of n with the weights of residual streams.
@@ -75,25 +92,6 @@ func (k *keys) indexer(c object) {
 // hyper reads what all hyper-connections have.
 func (k *keys) hyper(c object) {
 	c["hc_mult"], c["hc_eps"] = k.size("hyper_connection.count"), k.float("hyper_connection.epsilon", 1e-6)
-}
-
-// limit returns the limit that all layers have, by each of the keys that files have.
-func (k *keys) limit(names ...string) float64 {
-	limit := 0.0
-	for _, key := range names {
-		if k.meta[k.arch+"."+key] == nil {
-			continue
-		}
-		for i, x := range k.limits(key) {
-			if limit == 0 {
-				limit = x
-			}
-			if x <= 0 || x != limit {
-				k.fail(k.arch+"."+key, "got %v in layer %d, want %v, the limit of all layers", x, i, limit)
-			}
-		}
-	}
-	return limit
 }
 
 var minimax3Names = llamaNames.with(mixtralNames).with(minimaxNames).with(map[string]string{
