@@ -23,7 +23,7 @@ type architecture struct {
 // architectures returns the table of supported architectures. Each has one line, here or in the parts of
 // families with many generations, and one file.
 func architectures() []architecture {
-	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms(), mambas(), minimaxes(), hunyuans(), mistrals(), lates()), []architecture{
+	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms(), mambas(), minimaxes(), hunyuans(), mistrals(), singles()), []architecture{
 		{"afmoe", "AfmoeForCausalLM", "model", "AfmoeDecoderLayer", -1, nil, afMoE},
 		{"apertus", "ApertusForCausalLM", "model", "ApertusDecoderLayer", 1, []int{2}, apertus},
 		{"apertus1p5_text", "Apertus1p5TextForCausalLM", "model", "Apertus1p5TextDecoderLayer", 1, []int{2}, apertus1p5},
@@ -83,8 +83,8 @@ func architectures() []architecture {
 	}...)
 }
 
-// lates returns models of late 2026 that are the only ones of their makers in the table.
-func lates() []architecture {
+// singles returns models of 2026 that are the only ones of their makers in the table.
+func singles() []architecture {
 	return []architecture{
 		{"beam", "BeamForCausalLM", "model", "BeamDecoderLayer", -1, nil, beam},
 		{"flint", "FlintForCausalLM", "model", "FlintDecoderLayer", -1, nil, flint},

@@ -30,7 +30,7 @@ func longcatFlash(f *fields, b *Builder) {
 	}
 	block := BlockSpec{
 		AttentionNorm: "input_layernorm.0", Attention: "self_attn.0", MLPNorm: "post_attention_layernorm.0", MLP: "mlps.0", Shortcut: "mlp",
-		Then: &BlockSpec{AttentionNorm: "input_layernorm.1", Attention: "self_attn.1", MLPNorm: "post_attention_layernorm.1", MLP: "mlps.1"},
+		Second: &BlockSpec{AttentionNorm: "input_layernorm.1", Attention: "self_attn.1", MLPNorm: "post_attention_layernorm.1", MLP: "mlps.1"},
 	}
 	d.causalLM(f, b, wiring{block: block}, func(b *Builder, i int) {
 		m := b.Child("mlp", "LongcatFlashMoE").Runs(KindMoE, spec)

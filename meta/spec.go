@@ -156,10 +156,10 @@ type BlockSpec struct {
 	// after their norms, in a sequential block of two branches.
 	AttentionConv, MLPConv *ResidualConvSpec
 	// Shortcut names a child with the same input as MLP, or is "". Its result is added to the
-	// block's. It requires Then, which names two further sequential branches and is otherwise nil
-	// (LongCat Flash).
+	// block's. It requires Second, the second pair of branches, which follows the first in sequence and is
+	// otherwise nil (LongCat Flash).
 	Shortcut string
-	Then     *BlockSpec
+	Second   *BlockSpec
 	// Entry, if not nil, changes x first, in a sequential block of two branches.
 	Entry *EntrySpec
 	// Scalar names a Buffer of one number that multiplies the block's result, or is "" (Gemma 4).

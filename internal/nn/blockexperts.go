@@ -150,7 +150,7 @@ func (c *compiler) blockParts(n Node, s *meta.BlockSpec, b *block) (err error) {
 			return err
 		}
 	}
-	if s.Shortcut != "" || s.Then != nil {
+	if s.Shortcut != "" || s.Second != nil {
 		b.shortcut, err = c.shortcut(n, s, b)
 		return err
 	}

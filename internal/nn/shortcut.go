@@ -13,7 +13,7 @@ type shortcut struct {
 }
 
 func (c *compiler) shortcut(n Node, s *meta.BlockSpec, b *block) (x *shortcut, err error) {
-	t := s.Then
+	t := s.Second
 	if s.Shortcut == "" || t == nil || b.mlp.pre == nil || b.mlp.post != nil || b.mlp.beside != nil || b.mlp.out != 1 || b.parallel || b.normSums || scalesSums(s) ||
 		b.streams != nil || b.altUp != nil || s.Experts != nil || s.Input != nil || s.Scalar != "" {
 		return nil, at(n.Path, "a shortcut in a block of another form than four branches behind norms")
