@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/heftai/heft/train/internal/checkpoint"
 )
 
 var errKilled = errors.New("killed")
@@ -126,5 +128,57 @@ func TestADamagedCheckpointNamesAnOlderOne(t *testing.T) {
 		says("all are damaged", "optimizer.safetensors", "no older checkpoint in "+args.OutputDir+" can be read")
 		args.ResumeFrom, args.Resume = "", true
 		says("the newest is wanted", "optimizer.safetensors", "no older checkpoint in "+args.OutputDir+" can be read")
+	}
+}
+
+// TestAFlippedBitOfACheckpointWasLoaded: a checkpoint whose bytes changed on the disk, but not their
+// form, was loaded, so that the run ended with other weights. It is reported with the file, and the
+// checkpoint before it is taken.
+func TestAFlippedBitOfACheckpointWasLoaded(t *testing.T) {
+	through := TrainingArguments{Unit: Updates, Epochs: 4, SaveSteps: 2, OutputDir: t.TempDir()}
+	want, _, err := waveRun(t, 1, through, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"model.safetensors", "optimizer.safetensors", "scheduler.json", "random_states_0.json", "trainer_state.json"} {
+		args := through
+		args.OutputDir, args.Resume = t.TempDir(), true
+		if _, _, err := waveRun(t, 1, args, 7); !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+		path := filepath.Join(args.OutputDir, "checkpoint-6", file)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := len(b) - 3 // of the last number
+		if filepath.Ext(file) == ".json" {
+			at = strings.LastIndexAny(string(b), "0123456789")
+		}
+		b[at] ^= 1
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkpoint.Verify(filepath.Dir(path), file); err == nil || !strings.Contains(err.Error(), file+": got checksum ") {
+			t.Errorf("%s: got %v, want an error about its checksum", file, err)
+		}
+		if got, _, err := waveRun(t, 1, args, -1); err != nil || got != want {
+			t.Errorf("%s: the weights differ from those of a run that went through, %v", file, err)
+		}
+	}
+}
+
+// TestADamagedCheckpointStoppedTheNextSave: a checkpoint without random_states_0.json was skipped, but
+// the run then failed when it came to the step that it was to replace.
+func TestADamagedCheckpointStoppedTheNextSave(t *testing.T) {
+	args := TrainingArguments{Unit: Updates, Epochs: 4, SaveSteps: 2, OutputDir: t.TempDir(), Resume: true}
+	if _, _, err := waveRun(t, 1, args, 7); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(args.OutputDir, "checkpoint-6", "random_states_0.json")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := waveRun(t, 1, args, -1); err != nil {
+		t.Error(err)
 	}
 }

@@ -80,7 +80,9 @@ func parseComparison(line []byte) (ComparisonRecord, error) {
 	if err != nil {
 		return r, err
 	}
-	r.Tools = f["tools"]
+	if r.Tools, err = f.tools(); err != nil {
+		return r, err
+	}
 	if r.Margin, err = f.number("margin"); err != nil {
 		return r, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"unicode/utf8"
 )
 
@@ -122,8 +123,33 @@ func (f fields) number(name string) (x float64, err error) {
 	if kind := kindOf(v); kind != "a number" {
 		return 0, fmt.Errorf("%s: got %s, want a number", name, kind)
 	}
-	err = json.Unmarshal(v, &x)
-	return x, err
+	if err := json.Unmarshal(v, &x); err != nil || math.IsInf(float64(float32(x)), 0) {
+		return 0, fmt.Errorf("%s: got %s, want a number within the range of float32", name, v)
+	}
+	return x, nil
+}
+
+// tools returns the list of tools, or nil if the record has none. The list may be a JSON text, as
+// TRL reads it.
+func (f fields) tools() (json.RawMessage, error) {
+	v, ok := f["tools"]
+	if !ok {
+		return nil, nil
+	}
+	var text string
+	if json.Unmarshal(v, &text) == nil && json.Valid([]byte(text)) {
+		v = json.RawMessage(text)
+	}
+	var all []json.RawMessage
+	if json.Unmarshal(v, &all) != nil {
+		return nil, fmt.Errorf("tools: got %s, want a list of objects", kindOf(v))
+	}
+	for i, tool := range all {
+		if kind := kindOf(tool); kind != "an object" {
+			return nil, fmt.Errorf("tools[%d]: got %s, want an object", i, kind)
+		}
+	}
+	return v, nil
 }
 
 // messages returns the list of one or more objects of a key, or nil if the key is missing.

@@ -58,6 +58,9 @@ func TestTypeErrorsWereRawJSON(t *testing.T) {
 		`{"instruction":"a","output":3}`:                         "output: got a number, want a string",
 		`{"instruction":"a","output":"b","history":[["c"]]}`:     "history[0]: got 1 texts, want an instruction and its output",
 		`{"instruction":"a","output":"b","history":"c"}`:         "history: want a list of [instruction, output]",
+		`{"messages":[{"role":"user"}],"tools":5}`:               "tools: got a number, want a list of objects",
+		`{"messages":[{"role":"user"}],"tools":["a"]}`:           "tools[0]: got a string, want an object",
+		`{"messages":[{"role":"user"}],"tools":"none"}`:          "tools: got a string, want a list of objects",
 		`[{"text":"a"}]`:                                         "got a list, want an object: write one record per line",
 		`null`:                                                   "got null, want an object: write one record per line",
 		`{"text":`:                                               "got text that is not JSON (unexpected end of JSON input), want one JSON object on each line, or one JSON list of objects",
@@ -78,6 +81,25 @@ func TestRecordsKeepTheirJSON(t *testing.T) {
 	r, err := parseRecord([]byte(`{"messages": [` + message + `], "tools": ` + tools + `}`))
 	if err != nil || len(r.Messages) != 1 || string(r.Messages[0]) != message || string(r.Tools) != tools {
 		t.Errorf("got %s, %s, %v", r.Messages, json.RawMessage(r.Tools), err)
+	}
+}
+
+// TestToolsWereNoJSONText: tools as a JSON text, as TRL reads them, were rejected.
+func TestToolsWereNoJSONText(t *testing.T) {
+	r, err := parseRecord([]byte(`{"messages": [{"role": "user"}], "tools": "[{\"a\": 1}]"}`))
+	if err != nil || string(r.Tools) != `[{"a": 1}]` {
+		t.Errorf("got tools %s, %v", json.RawMessage(r.Tools), err)
+	}
+}
+
+// TestALargeMarginMadeTheLossInfinite: margins beyond float32 were accepted and became infinite, and
+// those beyond float64 were reported with Go's types.
+func TestALargeMarginMadeTheLossInfinite(t *testing.T) {
+	for _, margin := range []string{"1e300", "-1e39", "1e999"} {
+		_, err := parseComparison([]byte(`{"chosen": "a", "rejected": "b", "margin": ` + margin + `}`))
+		if want := "margin: got " + margin + ", want a number within the range of float32"; err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

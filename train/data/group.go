@@ -54,7 +54,9 @@ func parseGroup(line []byte) (GroupRecord, error) {
 	if err != nil {
 		return r, err
 	}
-	r.Tools = f["tools"]
+	if r.Tools, err = f.tools(); err != nil {
+		return r, err
+	}
 	if !f.has("prompt") {
 		return r, errors.New("got no prompt, want prompt, or prompt, completions and rewards")
 	}

@@ -67,7 +67,10 @@ func parseRecord(line []byte) (Record, error) {
 	if read == nil {
 		return Record{}, errors.New("want text, or prompt and completion, or messages, conversations (ShareGPT), or instruction and output (Alpaca)")
 	}
-	r := Record{Tools: f["tools"]}
+	var r Record
+	if r.Tools, err = f.tools(); err != nil {
+		return Record{}, err
+	}
 	if err := read(&r, f); err != nil {
 		return Record{}, err
 	}

@@ -81,6 +81,11 @@ func (j *job) joined(world *train.World) error {
 	if err := j.read(); err != nil {
 		return err
 	}
+	if world.Rank() == 0 {
+		if err := j.claim(); err != nil {
+			return err
+		}
+	}
 	j.start(ctx, j.threads)
 	return j.rank(ctx, world)
 }

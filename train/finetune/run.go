@@ -5,18 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 
-	"github.com/heftai/heft/internal/atomicfile"
-	"github.com/heftai/heft/internal/filelock"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kernels/tune"
 	"github.com/heftai/heft/train"
@@ -87,6 +83,7 @@ type job struct {
 	words   string         // cached result of tokenizerDigest
 	caches  []func() error // close files of samples
 	rewards []string       // names of grpo's rewards
+	fresh   []byte         // train_run.json of a new run; nil if the run resumes
 	result  Result         // on rank 0
 	space   func(dir string) (all, free int64, err error)
 }
@@ -138,6 +135,9 @@ func (j *job) runHere(ctx context.Context) error {
 	if err := j.read(); err != nil {
 		return err
 	}
+	if err := j.claim(); err != nil {
+		return err
+	}
 	j.start(ctx, j.ranks*j.threads)
 	if j.ranks == 1 {
 		return j.rank(ctx, nil)
@@ -163,18 +163,6 @@ func (j *job) interrupted() bool {
 	default:
 		return false
 	}
-}
-
-// open locks and prepares the output folder.
-func (j *job) open() (unlock func(), err error) {
-	if unlock, err = j.lock(); err != nil {
-		return nil, err
-	}
-	if err := j.begin(); err != nil {
-		unlock()
-		return nil, err
-	}
-	return unlock, nil
 }
 
 // Check returns a [UsageError] if options or files are invalid or do not fit together. It reads no
@@ -262,78 +250,6 @@ func (c *job) checkSchedule() error {
 			flags += ", --lr-scheduler-kwargs"
 		}
 		return misusef("%s: %w", flags, err)
-	}
-	return nil
-}
-
-// lockFile is the file in the output folder that a run locks while it writes there.
-const lockFile = ".heft-train.lock"
-
-// lock creates the output folder and locks it, so that no other run writes to it. The lock of a
-// killed run is released. If the file system has no locks, lock warns and continues.
-func (j *job) lock() (unlock func(), err error) {
-	if err := os.MkdirAll(j.Output, 0o777); err != nil {
-		return nil, fmt.Errorf("--output %s: %w", j.Output, err)
-	}
-	lock, err := filelock.Acquire(filepath.Join(j.Output, lockFile))
-	var held *filelock.HeldError
-	switch {
-	case errors.As(err, &held):
-		return nil, fmt.Errorf("--output %s: another train run, process %d, writes to this folder: wait for it or use another folder", j.Output, held.PID)
-	case errors.Is(err, errors.ErrUnsupported):
-		j.log.Warn("the file system has no locks: make sure that no other run writes to the output folder", "output", j.Output)
-		return func() {}, nil
-	case err != nil:
-		return nil, fmt.Errorf("--output %s: locking: %w", j.Output, err)
-	}
-	return func() {
-		if err := lock.Release(); err != nil {
-			j.log.Warn("the lock of the output folder was not released", "error", err)
-		}
-	}, nil
-}
-
-// begin checks that the checkpoints in the output folder belong to this run, and removes temporary
-// files of killed runs.
-func (j *job) begin() error {
-	from, err := os.Stat(j.model)
-	if err != nil {
-		return err
-	}
-	to, err := os.Stat(j.Output)
-	if err != nil {
-		return err
-	}
-	if os.SameFile(from, to) {
-		return misusef("--output is the folder of the model: use another folder")
-	}
-	atomicfile.RemoveStale(j.Output)
-	stale := []string{".checkpoint-*.tmp", ".checkpoint-*.gone", rollDir + "*", scoredDir} // left by a killed process
-	if j.Resume == "never" {
-		stale = append(stale, "checkpoint-*")
-	}
-	if err := removeAll(j.Output, stale); err != nil {
-		return err
-	}
-	checkpoints, err := filepath.Glob(filepath.Join(j.Output, "checkpoint-*"))
-	if err != nil {
-		return err
-	}
-	return j.settle(len(checkpoints) > 0 && j.Resume == "auto")
-}
-
-// removeAll removes everything in dir that matches a pattern.
-func removeAll(dir string, patterns []string) error {
-	for _, p := range patterns {
-		names, err := filepath.Glob(filepath.Join(dir, p))
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			if err := os.RemoveAll(name); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/filehash"
 	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/train"
@@ -114,7 +113,7 @@ func (j *job) more() map[string]any {
 	return all
 }
 
-// settle writes the settings of a new run, or compares those of a resumed one.
+// settle encodes the settings of a new run for claim, or compares those of a resumed one.
 func (j *job) settle(goesOn bool) error {
 	now, err := j.settings()
 	if err != nil {
@@ -129,7 +128,7 @@ func (j *job) settle(goesOn bool) error {
 		if err == nil {
 			var was settings
 			if err := json.Unmarshal(b, &was); err != nil {
-				return fmt.Errorf("%s: %w", path, err)
+				return fmt.Errorf("%s: %w; remove the file to resume without comparing settings", path, err)
 			}
 			if names := different(was, now); len(names) > 0 {
 				hint := "use --resume never to start again"
@@ -142,10 +141,8 @@ func (j *job) settle(goesOn bool) error {
 		}
 	}
 	b, err := json.MarshalIndent(now, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteFile(path, append(b, '\n'))
+	j.fresh = append(b, '\n')
+	return err
 }
 
 // different describes the settings that differ.

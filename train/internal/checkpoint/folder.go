@@ -61,7 +61,7 @@ func Settle(target string) error {
 }
 
 // Begin creates an empty directory to write to. If the target exists, it must be empty or contain
-// a file called mark.
+// a file called mark or another file that only checkpoints have.
 func (f *Folder) Begin(mark string) error {
 	if err := os.MkdirAll(filepath.Dir(f.Target), 0o777); err != nil {
 		return err
@@ -94,10 +94,12 @@ func (f *Folder) replaceable(mark string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(f.Target, mark)); err != nil {
-		return fmt.Errorf("%s is not a checkpoint: it holds %s, which would be lost", f.Target, entries[0].Name())
+	for _, name := range []string{mark, ChecksumFile, OptimizerFile} { // a damaged checkpoint may lack some
+		if _, err := os.Stat(filepath.Join(f.Target, name)); err == nil {
+			return nil
+		}
 	}
-	return nil
+	return fmt.Errorf("%s is not a checkpoint: it holds %s, which would be lost", f.Target, entries[0].Name())
 }
 
 // Write writes one file.
@@ -108,8 +110,11 @@ func (f *Folder) Write(name string, b []byte) error {
 	return os.WriteFile(filepath.Join(f.Temp(), name), b, 0o666)
 }
 
-// Commit syncs all files to disk and renames the directory to its target.
+// Commit adds the checksums of all files, syncs all to disk and renames the directory to its target.
 func (f *Folder) Commit() error {
+	if err := f.writeChecksums(); err != nil {
+		return err
+	}
 	if err := f.sync(); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func ReadJSON[T any](r *Reading, name string) (x T, err error) {
 		err = json.Unmarshal(b, &x)
 	}
 	if err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
+		return x, fmt.Errorf("%s: %w", name, err)
 	}
-	return x, err
+	return x, Verify(r.Dir, name)
 }

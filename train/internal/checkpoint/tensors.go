@@ -122,8 +122,8 @@ func appendFloats(buf []byte, values []float32) []byte {
 	return buf
 }
 
-// ReadTensors checks that a file has exactly the given arrays, in float32 and with their shapes,
-// and returns a function that copies them. Arrays in frozen may be missing from the file.
+// ReadTensors checks that a file has exactly the given arrays, in float32 and with their shapes, and
+// that its checksum is right, and returns a function that copies them. Arrays in frozen may be missing from the file.
 func ReadTensors(dir, name string, arrays []Array, frozen map[string]bool) (func() error, error) {
 	ck, err := loader.Open(filepath.Join(dir, name))
 	if err != nil {
@@ -145,6 +145,9 @@ func ReadTensors(dir, name string, arrays []Array, frozen map[string]bool) (func
 		if !want[other] && !frozen[other] {
 			return nil, fmt.Errorf("%s: got tensor %q, which this module does not have", name, other)
 		}
+	}
+	if err := Verify(dir, name); err != nil {
+		return nil, err
 	}
 	return func() error {
 		ck, err := loader.Open(filepath.Join(dir, name))

@@ -121,5 +121,8 @@ func Read(dir string) (*State, error) {
 	if s.GlobalStep < 0 {
 		return nil, fmt.Errorf("train: trainer: %s: global_step is %d, want 0 or more", path, s.GlobalStep)
 	}
+	if err := checkpoint.Verify(dir, File); err != nil {
+		return nil, fmt.Errorf("train: trainer: %s: %w", dir, err)
+	}
 	return &s, nil
 }

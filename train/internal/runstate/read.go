@@ -80,6 +80,9 @@ func (s *Store) readOptimizers(r *checkpoint.Reading) error {
 		if err := checkpoint.ReadOptimizer(path, func(optim.OptimizerState) error { return nil }); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		if err := checkpoint.Verify(r.Dir, name); err != nil {
+			return err
+		}
 		r.Defer(func() error { return within(name, checkpoint.ReadOptimizer(path, x.LoadState)) })
 	}
 	return nil
@@ -111,6 +114,9 @@ func (s *Store) readOthers(r *checkpoint.Reading) error {
 	for i, x := range s.registered {
 		name := checkpoint.CustomFile(i)
 		b, err := smallfile.Read(filepath.Join(r.Dir, name), smallfile.State)
+		if err == nil {
+			err = checkpoint.Verify(r.Dir, name)
+		}
 		if err != nil {
 			return err
 		}
@@ -240,7 +246,8 @@ func (s *Store) restoreLoaders(name string, positions []data.LoaderPosition) err
 }
 
 func (s *Store) readGradients(r *checkpoint.Reading) error {
-	path := filepath.Join(r.Dir, checkpoint.GradientsFile(s.Rank.Comm.Rank()))
+	name := checkpoint.GradientsFile(s.Rank.Comm.Rank())
+	path := filepath.Join(r.Dir, name)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -249,6 +256,9 @@ func (s *Store) readGradients(r *checkpoint.Reading) error {
 		return err
 	}
 	defer ck.Close()
+	if err := checkpoint.Verify(r.Dir, name); err != nil {
+		return err
+	}
 	for _, g := range s.gradients() {
 		t, ok := ck.Lookup(g.Name)
 		if !ok {
@@ -260,7 +270,7 @@ func (s *Store) readGradients(r *checkpoint.Reading) error {
 			return err
 		}
 		if t.DType != meta.Float32 || len(b) != 4*g.Param.Len() {
-			return fmt.Errorf("%s: tensor %q has %d bytes, want %d", filepath.Base(path), g.Name, len(b), 4*g.Param.Len())
+			return fmt.Errorf("%s: tensor %q has %d bytes, want %d", name, g.Name, len(b), 4*g.Param.Len())
 		}
 		grad := checkpoint.Floats(b)
 		r.Defer(func() error { g.Param.SetGrad(grad); return nil })
