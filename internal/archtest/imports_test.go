@@ -51,15 +51,16 @@ var allowed = map[string][]string{
 	"internal/chat/jinja":          {"internal/jsonscan"},
 	"internal/layout":              {}, // how models write arguments that are not JSON
 	"internal/chat/toolcall":       {"internal/chat", "internal/jsonscan", "internal/layout"},
-	"internal/grammar/dfa":         {}, // automata over bytes
-	"internal/grammar/vocab":       {}, // tokens as a trie
-	"internal/grammar/grammartest": {}, // for tests
-	"internal/grammar":             {"internal/grammar/dfa", "internal/grammar/vocab"},
+	"internal/grammar/dfa":         {},                                                 // automata over bytes
+	"internal/grammar/vocab":       {},                                                 // tokens as a trie
+	"internal/grammar/grammartest": {},                                                 // for tests
+	"internal/grammar/chars":       {"internal/grammar/dfa", "internal/grammar/vocab"}, // languages over characters
+	"internal/grammar":             {"internal/grammar/chars", "internal/grammar/dfa", "internal/grammar/vocab"},
 	"internal/grammar/jsontext":    {"internal/grammar/dfa"},
-	"internal/grammar/regex":       {"internal/grammar", "internal/grammar/dfa"},
+	"internal/grammar/regex":       {"internal/grammar", "internal/grammar/chars", "internal/grammar/dfa"},
 	"internal/grammar/lark":        {"internal/grammar", "internal/grammar/dfa", "internal/grammar/regex"},
 	"internal/grammar/gbnf":        {"internal/grammar", "internal/grammar/dfa"},
-	"internal/grammar/jsonschema":  {"internal/grammar", "internal/grammar/dfa", "internal/grammar/jsontext", "internal/grammar/regex", "internal/jsonscan", "internal/layout"},
+	"internal/grammar/jsonschema":  {"internal/grammar", "internal/grammar/chars", "internal/grammar/dfa", "internal/grammar/jsontext", "internal/grammar/regex", "internal/jsonscan", "internal/layout"},
 	"text":                         {"internal/hubcache", "internal/tokenizer", "internal/chat", "internal/chat/toolcall", "internal/layout"},
 	"internal/sample":              {"internal/kernels/..."}, // apart from the engine, so that dispatch.Generate chooses tokens by the same code
 	"devicemap":                    {"meta", "internal/spelling"},

@@ -114,6 +114,9 @@ func (b *Builder) Terminal(d *dfa.DFA) *Terminal {
 
 // Term returns a position that reads t, then next.
 func (b *Builder) Term(t *Terminal, next Pos) Pos {
+	if t.lang != nil {
+		return b.readLanguage(t, next)
+	}
 	late := t.lex.make != nil // it matches some text
 	if next == Fail || !late && t.lex.d.IsEmpty() {
 		return Fail
@@ -123,17 +126,22 @@ func (b *Builder) Term(t *Terminal, next Pos) Pos {
 			return Fail
 		}
 	}
+	p := b.addTerm(t, next)
+	if (!late || b.quoted != nil) && t.accepts(t.start()) {
+		return b.Split(p, next)
+	}
+	return p
+}
+
+// addTerm adds a position that reads t.
+func (b *Builder) addTerm(t *Terminal, next Pos) Pos {
 	id, ok := b.byTerm[t]
 	if !ok {
 		id = int32(len(b.terms))
 		b.terms = append(b.terms, t)
 		b.byTerm[t] = id
 	}
-	p := b.add(op{kind: opTerm, arg: id, next: next})
-	if (!late || b.quoted != nil) && t.accepts(t.start()) {
-		return b.Split(p, next)
-	}
-	return p
+	return b.add(op{kind: opTerm, arg: id, next: next})
 }
 
 // Literal returns a position that reads s, then next.

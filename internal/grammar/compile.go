@@ -24,6 +24,11 @@ func (b *Builder) Grammar(begin Pos) (*Grammar, error) {
 	for _, t := range b.byDFA {
 		g.base += t.lex.automaton()
 	}
+	for _, t := range b.terms {
+		if t.lang != nil {
+			g.base += t.lang.Bytes()
+		}
+	}
 	g.reset()
 	if _, err := g.first(); err != nil {
 		return nil, err

@@ -53,6 +53,9 @@ const manyExits = 16
 func (g *Grammar) addHead(m *mask, h head) (many bool, err error) {
 	o := &g.ops[h.at]
 	t := g.terms[o.arg]
+	if t.lang != nil {
+		return false, g.addLanguage(m, h, t)
+	}
 	l := t.lex.local(t.state(h.q), t.counts)
 	need, rem := int32(0), int32(math.MaxInt32)
 	var minus []int32
@@ -100,7 +103,7 @@ func (g *Grammar) addHead(m *mask, h head) (many bool, err error) {
 // reads reports whether s can read byte b.
 func (g *Grammar) reads(s *state, b byte) bool {
 	for _, h := range s.heads {
-		if g.terms[g.ops[h.at].arg].step(h.q, b) != dead {
+		if t := g.terms[g.ops[h.at].arg]; t.lang != nil && t.lang.Step(h.lang.State, b) != nil || t.lang == nil && t.step(h.q, b) != dead {
 			return true
 		}
 	}

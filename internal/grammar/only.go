@@ -74,7 +74,7 @@ func (g *Grammar) findOnly(s *state) (only, error) {
 // onlyByte returns the only byte that may follow s.
 func (g *Grammar) onlyByte(s *state) (b byte, ok bool) {
 	for i, h := range s.heads {
-		one, certain := g.terms[g.ops[h.at].arg].onlyByte(h.q)
+		one, certain := h.onlyByte(g.terms[g.ops[h.at].arg])
 		if !certain || i > 0 && one != b {
 			return 0, false
 		}
@@ -83,20 +83,33 @@ func (g *Grammar) onlyByte(s *state) (b byte, ok bool) {
 	return b, ok
 }
 
+// onlyByte returns the only byte that may follow in h, which reads t.
+func (h *head) onlyByte(t *Terminal) (b byte, ok bool) {
+	if t.lang == nil {
+		return t.onlyByte(h.q)
+	}
+	return theOnly(func(b byte) bool { return t.lang.Step(h.lang.State, b) != nil })
+}
+
+// theOnly returns the only byte that may follow.
+func theOnly(may func(b byte) bool) (only byte, ok bool) {
+	for i := range 256 {
+		if !may(byte(i)) {
+			continue
+		}
+		if ok {
+			return 0, false
+		}
+		only, ok = byte(i), true
+	}
+	return only, ok
+}
+
 // onlyByte returns the only byte that may follow in state q.
 func (t *Terminal) onlyByte(q int64) (b byte, ok bool) {
 	if t.counts == nil && t.except == nil {
 		// If a terminal may end or continue, the next one may start: s then has heads for both.
 		return t.lex.d.Only(int32(q))
 	}
-	for i := range 256 {
-		if t.step(q, byte(i)) == dead {
-			continue
-		}
-		if ok {
-			return 0, false
-		}
-		b, ok = byte(i), true
-	}
-	return b, ok
+	return theOnly(func(b byte) bool { return t.step(q, b) != dead })
 }

@@ -9,7 +9,7 @@ func (g *Grammar) prune(heads []head) []head {
 		if len(kept) > 0 && kept[len(kept)-1].at != h.at {
 			run = len(kept)
 		}
-		if t := g.terms[g.ops[h.at].arg]; t.counts == nil && (h.frame == nil || h.frame.loop == noLoop) || !g.covered(kept[run:], h, t) {
+		if t := g.terms[g.ops[h.at].arg]; t.lang != nil || t.counts == nil && (h.frame == nil || h.frame.loop == noLoop) || !g.covered(kept[run:], h, t) {
 			kept = append(kept, h)
 		}
 	}

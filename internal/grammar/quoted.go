@@ -46,6 +46,22 @@ func (q *quoting) escaped(c byte) (byte, bool) {
 	return 0, false
 }
 
+// Escape returns the spelling of a byte in the part that b builds: the byte itself, except within a
+// quoted part. It is empty if there is none.
+func (b *Builder) Escape(c byte) string {
+	i := strings.IndexByte("\b\f\n\r\t", c)
+	switch {
+	case b.quoted == nil:
+	case c == '"' || c == '\\':
+		return string([]byte{'\\', c})
+	case i >= 0 && b.quoted.lines:
+		return string([]byte{'\\', "bfnrt"[i]})
+	case c < ' ':
+		return ""
+	}
+	return string([]byte{c})
+}
+
 // quotedState is a state of a terminal, or that state after the backslash of an escape.
 type quotedState struct {
 	q      int64

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/heftai/heft/internal/grammar/chars"
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
@@ -22,6 +23,7 @@ type Grammar struct {
 	mu     sync.Mutex
 	frames map[frameKey]*frame
 	states map[string]*state
+	langs  map[string]*langState
 	bytes  int // of frames, states and masks
 	age    uint32
 	serial uint32
@@ -55,6 +57,7 @@ type head struct {
 	at    Pos // of an opTerm
 	q     int64
 	frame *frame
+	lang  *langState // of a language, whose serial is q
 }
 
 type place struct {
@@ -91,15 +94,29 @@ var errTooAmbiguous = errors.New("grammar: too many ways to read the text")
 func (g *Grammar) Bytes() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.base + g.bytes
+	total := g.base + g.bytes
+	for _, t := range g.terms {
+		if t.lang != nil {
+			total += t.lang.words.Bytes()
+		}
+	}
+	return total
 }
 
 // MaxBytes returns the approximate maximum memory of g.
-func (g *Grammar) MaxBytes() int { return g.base + maxGrammarBytes }
+func (g *Grammar) MaxBytes() int {
+	most := g.base + maxGrammarBytes
+	for _, t := range g.terms {
+		if t.lang != nil {
+			most += chars.MaxWordsBytes
+		}
+	}
+	return most
+}
 
 // reset drops all states. Matchers keep the states that they use.
 func (g *Grammar) reset() {
-	g.frames, g.states = map[frameKey]*frame{}, map[string]*state{}
+	g.frames, g.states, g.langs = map[frameKey]*frame{}, map[string]*state{}, map[string]*langState{}
 	g.visited = map[place]struct{}{}
 	g.bytes = 0
 	g.age++
@@ -129,6 +146,10 @@ func (g *Grammar) adopt(s *state) *state {
 	known := map[*frame]*frame{}
 	for _, h := range s.heads {
 		h.frame = g.adoptFrame(h.frame, known)
+		if h.lang != nil {
+			h.lang = g.langState(h.at, h.lang.State)
+			h.q = h.lang.serial
+		}
 		g.heads = append(g.heads, h)
 	}
 	return g.intern()
@@ -181,7 +202,7 @@ func (g *Grammar) close() error {
 		}
 		o := &g.ops[p.at]
 		if o.kind == opTerm {
-			g.heads = append(g.heads, head{p.at, g.terms[o.arg].start(), p.frame})
+			g.heads = append(g.heads, g.firstHead(p, g.terms[o.arg]))
 			continue
 		}
 		if _, ok := g.visited[p]; ok {
@@ -287,6 +308,10 @@ func (g *Grammar) step(s *state, b byte) (*state, error) {
 	for _, h := range s.heads {
 		o := &g.ops[h.at]
 		t := g.terms[o.arg]
+		if t.lang != nil {
+			g.stepLanguage(h, t, b)
+			continue
+		}
 		q := t.step(h.q, b)
 		if q == dead {
 			continue
@@ -295,7 +320,7 @@ func (g *Grammar) step(s *state, b byte) (*state, error) {
 			g.work = append(g.work, place{o.next, h.frame})
 		}
 		if t.continues(q) {
-			g.heads = append(g.heads, head{h.at, q, h.frame})
+			g.heads = append(g.heads, head{at: h.at, q: q, frame: h.frame})
 		}
 	}
 	var to *state

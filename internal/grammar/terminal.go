@@ -14,6 +14,8 @@ type Terminal struct {
 	min, max int64 // characters; max < 0: no maximum
 	// With except, a state of the terminal is a state of the automaton and a node of except.
 	except *texts
+	// With lang, lex is nil, and a state of the terminal is a *langState in a head.
+	lang *language
 }
 
 // dead is the state in which no text matches.

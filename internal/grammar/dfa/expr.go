@@ -81,6 +81,36 @@ func Optional(e *Expr) *Expr { return Repeat(e, 0, 1) }
 // Star matches e any number of times.
 func Star(e *Expr) *Expr { return Repeat(e, 0, Unbounded) }
 
+// Replace returns e with each byte replaced by a text. A byte whose text is empty matches nothing.
+func Replace(e *Expr, text func(b byte) string) *Expr {
+	if e.kind == kindByte {
+		var alts []*Expr
+		for lo := int(e.lo); lo <= int(e.hi); lo++ {
+			hi := lo
+			for hi <= int(e.hi) && text(byte(hi)) == string([]byte{byte(hi)}) {
+				hi++
+			}
+			if hi > lo {
+				alts = append(alts, Byte(byte(lo), byte(hi-1)))
+			}
+			if hi <= int(e.hi) && text(byte(hi)) != "" {
+				alts = append(alts, Literal(text(byte(hi))))
+			}
+			lo = hi
+		}
+		return Alt(alts...)
+	}
+	if len(e.subs) == 0 {
+		return e
+	}
+	own := *e
+	own.subs = make([]*Expr, len(e.subs))
+	for i, s := range e.subs {
+		own.subs[i] = Replace(s, text)
+	}
+	return &own
+}
+
 // A Range is a range of characters, both ends included.
 type Range struct{ Lo, Hi rune }
 

@@ -57,18 +57,37 @@ func (c *compiler) text(t *str, path string, next grammar.Pos) (grammar.Pos, err
 		if at, ok := c.counted(t, next); ok {
 			return at, nil
 		}
-		term, err := c.strTerminal(t, path)
-		if err != nil {
-			return grammar.Fail, err
-		}
-		return c.b.Term(term, next), nil
+		return c.eitherText(t, next, func() (*grammar.Terminal, error) { return c.strTerminal(t, path) },
+			func() (grammar.Pos, error) { return c.largeText(t, next) })
 	}
 	quote := c.layout.Quote
-	term, err := c.rawTerminal(t, path, "text "+quote, func(d *dfa.DFA) (*dfa.DFA, error) { return c.raw(d, quote, quote) })
+	at, err := c.rawText(t, path, "text "+quote, func(d *dfa.DFA) (*dfa.DFA, error) { return c.raw(d, quote, quote) }, c.marked(quote, next))
+	return c.marked(quote, at), err
+}
+
+// eitherText returns a position that reads a terminal, then next. If the automaton of a restricted
+// string is large, it returns the position that language makes.
+func (c *compiler) eitherText(t *str, next grammar.Pos, terminal func() (*grammar.Terminal, error), language func() (grammar.Pos, error)) (grammar.Pos, error) {
+	if t.restricted() {
+		term, err := cheaply(c, terminal)
+		if err == nil {
+			return c.b.Term(term, next), nil
+		}
+		if at, err := language(); err == nil {
+			return at, nil
+		}
+	}
+	term, err := terminal()
 	if err != nil {
 		return grammar.Fail, err
 	}
-	return c.marked(quote, c.b.Term(term, c.marked(quote, next))), nil
+	return c.b.Term(term, next), nil
+}
+
+// rawText returns a position that reads an unquoted string, then next.
+func (c *compiler) rawText(t *str, path, name string, write func(*dfa.DFA) (*dfa.DFA, error), next grammar.Pos) (grammar.Pos, error) {
+	return c.eitherText(t, next, func() (*grammar.Terminal, error) { return c.rawTerminal(t, path, name, write) },
+		func() (grammar.Pos, error) { return c.unquotedText(t, write, next) })
 }
 
 // rawTerminal returns the terminal of unquoted strings. write makes their automaton from that of
@@ -161,22 +180,22 @@ func (c *compiler) argument(name string, k conj, next grammar.Pos) (grammar.Pos,
 	}
 	for _, t := range s.strings {
 		others := c.lookalikes(s, name)
-		term, err := c.rawTerminal(t, c.path(k), fmt.Sprintf("tags %d %t %q %q %q", others, l.CDATA, stop, end, l.plainKey()),
-			func(d *dfa.DFA) (*dfa.DFA, error) { return c.tagText(d, others, stop, end) })
+		at, err := c.rawText(t, c.path(k), fmt.Sprintf("tags %d %t %q %q %q", others, l.CDATA, stop, end, l.plainKey()),
+			func(d *dfa.DFA) (*dfa.DFA, error) { return c.tagText(d, others, stop, end) }, next)
 		if err != nil {
 			return grammar.Fail, err
 		}
-		alts = append(alts, c.marked(l.EqualsText, c.b.Term(term, next)))
+		alts = append(alts, c.marked(l.EqualsText, at))
 		if !l.CDATA {
 			continue
 		}
 		const open, closing = "<![CDATA[", "]]>"
-		term, err = c.rawTerminal(t, c.path(k), fmt.Sprintf("cdata %q %q", stop, end),
-			func(d *dfa.DFA) (*dfa.DFA, error) { return c.raw(d, closing+stop, closing+end) })
+		at, err = c.rawText(t, c.path(k), fmt.Sprintf("cdata %q %q", stop, end),
+			func(d *dfa.DFA) (*dfa.DFA, error) { return c.raw(d, closing+stop, closing+end) }, c.marked(closing, next))
 		if err != nil {
 			return grammar.Fail, err
 		}
-		alts = append(alts, c.marked(l.EqualsText+open, c.b.Term(term, c.marked(closing, next))))
+		alts = append(alts, c.marked(l.EqualsText+open, at))
 	}
 	return c.b.Split(alts...), nil
 }

@@ -124,3 +124,49 @@ func TestAPartOfAGrammarInAString(t *testing.T) {
 	texts[`{"arguments": "{\"a\":\"x\"}}"}`] = false
 	matches(t, g, texts)
 }
+
+// TestLargePatternsInUnquotedArgumentsWereRejected: between tags, a pattern whose automaton is large was
+// a 400.
+func TestLargePatternsInUnquotedArgumentsWereRejected(t *testing.T) {
+	const schema = `{"type":"object","properties":{"url":{"type":"string","pattern":"^https?://\\S{1,2000}$","maxLength":40},
+		"list":{"type":"array","items":{"type":"string","pattern":"^\\S{1,64}@\\S{1,255}$"}}},
+		"patternProperties":{"^x-\\S{1,3000}$":{"const":"y"}},"additionalProperties":false}`
+	tags := layout.Object{Kind: layout.Tags, First: "<", Next: "<", Equals: ">", EqualsText: ">", End: "</p>", Stop: "</p>"}
+	matches(t, laid(t, schema, &jsonschema.Layout{Object: tags}), map[string]bool{
+		"": true, "<url>http://x</p>": true, "<url>http://</</p": false, "<url>http://</</p></p>": false, "<url>http://x</q></p>": true,
+		"<url>http://" + strings.Repeat("é", 33) + "</p>": true, "<url>http://" + strings.Repeat("é", 34) + "</p>": false,
+		`<list>["a@b","a</q@b"]</p>`: true, `<list>["a</p>@b"]</p>`: false, `<list>["ab"]</p>`: false,
+	})
+	bare := layout.Object{Kind: layout.Bare, Quote: "'", First: "", Next: ",", Equals: ":", EqualsText: ":"}
+	matches(t, laid(t, schema, &jsonschema.Layout{Object: bare}), map[string]bool{
+		"url:'http://x'": true, "url:'http:// x'": false, "url:'http://x'y'": false, "list:['a@b']": true, "list:['b']": false,
+	})
+}
+
+// TestLargePatternsInQuotedArgumentsWereRejected: arguments that are JSON in a string of JSON.
+func TestLargePatternsInQuotedArgumentsWereRejected(t *testing.T) {
+	b := grammar.NewBuilder(lib)
+	after := b.Literal(`"`, grammar.Return)
+	at, err := b.Quoted(func() (grammar.Pos, error) {
+		return jsonschema.AppendObject(b, []byte(`{"type":"object","properties":{"a":{"type":"string","pattern":"^\\S{1,64}@\\S{1,255}$","maxLength":20},
+			"b":{"enum":["\"@x","y"],"allOf":[{"type":"string","pattern":"^\\S{1,64}@\\S{1,255}$","maxLength":20}]}},"additionalProperties":false}`), after)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := b.Grammar(b.Literal(`"`, at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]bool{}
+	for arguments, want := range map[string]bool{`{"a":"x@y"}`: true, `{"a":"\"\\@é"}`: true, `{"a":"x@"}`: false, `{"a":"x@12345678901234567890"}`: false,
+		`{"a":"x@\t"}`: false, `{"b":"\"@x"}`: true, `{"b":"y"}`: false} {
+		text, err := json.Marshal(arguments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[string(text)] = want
+	}
+	texts[`"{\"a\":\"x"@y\"}"`] = false
+	matches(t, g, texts)
+}

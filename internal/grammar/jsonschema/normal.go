@@ -222,7 +222,7 @@ func (c *compiler) provablyEmpty(s *set, depth int) (bool, error) {
 		}
 	}
 	for _, t := range s.strings {
-		if d, err := c.strDFA(t, ""); err != nil || !d.IsEmpty() {
+		if empty, err := c.noStrings(t); err != nil || !empty {
 			return false, err
 		}
 	}

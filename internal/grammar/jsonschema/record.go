@@ -18,11 +18,11 @@ func (c *compiler) property(o *record, name string) (conj, error) {
 		own, found := l.props[name]
 		k = and(k, own)
 		for _, p := range l.patterns {
-			d, err := c.patternDFA(p.place)
+			matches, err := c.has(c.patternNames(p.place), name)
 			if err != nil {
 				return nil, err
 			}
-			if d.Match(jsontext.Quote(name)) {
+			if matches {
 				k, found = and(k, p.c), true
 			}
 		}
@@ -33,12 +33,27 @@ func (c *compiler) property(o *record, name string) (conj, error) {
 	if o.names == nil {
 		return k, nil
 	}
-	names, err := c.nameDFA(o.names)
-	if err != nil || names.Match(jsontext.Quote(name)) {
-		return k, err
+	s, err := c.normal(o.names)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range s.strings {
+		if allowed, err := c.has(t, name); err != nil || allowed {
+			return k, err
+		}
 	}
 	none, err := c.add(false, c.path(o.names))
 	return and(k, conj{none}), err
+}
+
+// patternNames returns the strings that match a pattern. The same pattern has the same result.
+func (c *compiler) patternNames(p place) *str {
+	t := c.patterns[p.text]
+	if t == nil {
+		t = &str{max: -1, patterns: []place{p}}
+		c.patterns[p.text] = t
+	}
+	return t
 }
 
 // patternDFA returns the automaton of the strings that match a pattern.
@@ -82,10 +97,12 @@ type member struct {
 	required bool
 }
 
-// others are properties whose names a schema does not list.
+// others are properties whose names a schema does not list: those of key or, if their automaton
+// over bytes is too large, those of names.
 type others struct {
-	key *grammar.Terminal
-	c   conj
+	key   *grammar.Terminal
+	names *str
+	c     conj
 }
 
 // members lists the properties of o with names. ok is false if a required property is impossible.
@@ -133,6 +150,7 @@ const maxPatterns = 16
 // nameClass are names that match the same patterns.
 type nameClass struct {
 	d       *dfa.DFA // nil: all names
+	names   *str     // if not nil, the names of the class instead of d
 	matched []string
 }
 
@@ -183,16 +201,20 @@ func (c *compiler) splitClasses(classes []nameClass, d *dfa.DFA, pattern string)
 		if err != nil {
 			return nil, err
 		}
-		split = append(split, nameClass{in, append(slices.Clone(k.matched), pattern)}, nameClass{out, k.matched})
+		split = append(split, nameClass{d: in, matched: append(slices.Clone(k.matched), pattern)}, nameClass{d: out, matched: k.matched})
 	}
 	return slices.DeleteFunc(split, func(k nameClass) bool { return k.d.IsEmpty() }), nil
 }
 
 // others lists the properties with other names that o may have.
 func (c *compiler) others(o *record, names []string) ([]others, error) {
-	classes, err := c.nameClasses(o)
+	classes, err := cheaply(c, func() ([]nameClass, error) { return c.nameClasses(o) })
 	if err != nil {
-		return nil, err
+		if classes, err = c.largeClasses(o); err != nil {
+			if classes, err = c.nameClasses(o); err != nil {
+				return nil, err
+			}
+		}
 	}
 	var out []others
 	for _, k := range classes {
@@ -204,11 +226,15 @@ func (c *compiler) others(o *record, names []string) ([]others, error) {
 		if s.empty() {
 			continue
 		}
+		if k.names != nil {
+			out = append(out, others{names: k.names.except(names), c: schema})
+			continue
+		}
 		key, err := c.keyTerminal(k.d, names)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, others{key, schema})
+		out = append(out, others{key: key, c: schema})
 	}
 	return out, nil
 }

@@ -62,7 +62,7 @@ func add(b *grammar.Builder, schema []byte, objects bool, l *Layout, next gramma
 	}
 	c := &compiler{
 		b: b, rules: map[string]grammar.Rule{}, sets: map[string]*set{}, busy: map[string]bool{}, ids: map[any]int32{},
-		dfas:   map[*str]*dfa.DFA{},
+		dfas: map[*str]*dfa.DFA{}, patterns: map[string]*str{},
 		layout: l,
 	}
 	root, err := c.add(v, "")
@@ -129,17 +129,18 @@ type conj []int32
 const maxNodes = 1 << 16
 
 type compiler struct {
-	b      *grammar.Builder
-	root   any
-	nodes  []node
-	ids    map[any]int32 // by *object
-	rules  map[string]grammar.Rule
-	sets   map[string]*set
-	busy   map[string]bool // normalised now
-	dfas   map[*str]*dfa.DFA
-	todo   []task
-	depth  int
-	layout *Layout // nil: JSON
+	b        *grammar.Builder
+	root     any
+	nodes    []node
+	ids      map[any]int32 // by *object
+	rules    map[string]grammar.Rule
+	sets     map[string]*set
+	busy     map[string]bool // normalised now
+	dfas     map[*str]*dfa.DFA
+	patterns map[string]*str // by pattern
+	todo     []task
+	depth    int
+	layout   *Layout // nil: JSON
 }
 
 // task is a rule whose start is not defined yet.

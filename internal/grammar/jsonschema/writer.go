@@ -121,7 +121,14 @@ func (w *writer) other(next grammar.Pos) grammar.Pos {
 			alts = append(alts, w.bareOther(o, next))
 			continue
 		}
-		alts = append(alts, w.c.b.Term(o.key, w.c.b.Literal(":", w.value(o.c, next))))
+		next := w.c.b.Literal(":", w.value(o.c, next))
+		if o.names == nil {
+			alts = append(alts, w.c.b.Term(o.key, next))
+			continue
+		}
+		at, err := w.c.largeNames(o.names, next)
+		w.err = firstError(w.err, err)
+		alts = append(alts, at)
 	}
 	return w.c.b.Split(alts...)
 }
@@ -146,7 +153,7 @@ func (w *writer) others(n int) grammar.Pos {
 // bareOther reads a property with a name that is not listed and has no quotes.
 func (w *writer) bareOther(o others, next grammar.Pos) grammar.Pos {
 	names, err := dfa.Compile(dfa.Concat(dfa.Literal(`"`), bareNames(), dfa.Literal(`"`)), w.c.b.Budget)
-	if err == nil {
+	if err == nil && o.names == nil {
 		names, err = dfa.Intersect(names, o.key.DFA(), w.c.b.Budget)
 	}
 	if err == nil {
@@ -156,10 +163,17 @@ func (w *writer) bareOther(o others, next grammar.Pos) grammar.Pos {
 		w.err = firstError(w.err, err)
 		return grammar.Fail
 	}
-	if !w.laid {
-		return w.c.b.Term(w.c.b.Terminal(names), w.c.b.Literal(":", w.value(o.c, next)))
+	var at grammar.Pos
+	if w.laid {
+		at, err = w.c.argument("", o.c, next)
+		w.err = firstError(w.err, err)
+	} else {
+		at = w.c.b.Literal(":", w.value(o.c, next))
 	}
-	at, err := w.c.argument("", o.c, next)
+	if o.names == nil {
+		return w.c.b.Term(w.c.b.Terminal(names), at)
+	}
+	at, err = w.c.unquotedText(o.names, func(*dfa.DFA) (*dfa.DFA, error) { return names, nil }, at)
 	w.err = firstError(w.err, err)
-	return w.c.b.Term(w.c.b.Terminal(names), at)
+	return at
 }

@@ -63,24 +63,9 @@ func AppendQuoted(b *grammar.Builder, src string, char func(ranges []dfa.Range) 
 		return grammar.Fail, false
 	}
 	w := writer{b: b, char: char, name: "string", count: (*grammar.Terminal).CountedPart}
-	anything := &node{kind: repeat, max: dfa.Unbounded, subs: []*node{{kind: class, ranges: anyRune}}}
-	branches := []*node{n}
-	if n.kind == alt {
-		branches = n.subs
-	}
+	branches := n.branches()
 	alts := make([]grammar.Pos, 0, len(branches))
-	for _, branch := range branches {
-		parts := branch.flat()
-		if len(parts) > 0 && parts[0].kind == begin {
-			parts = parts[1:]
-		} else {
-			parts = append([]*node{anything}, parts...)
-		}
-		if k := len(parts); k > 0 && parts[k-1].kind == end {
-			parts = parts[:k-1]
-		} else {
-			parts = append(parts[:k:k], anything)
-		}
+	for _, parts := range branches {
 		shortest, longest := (&node{kind: concat, subs: parts}).lengths()
 		if shortest < least || most >= 0 && (longest == dfa.Unbounded || longest > most) {
 			return grammar.Fail, false
