@@ -17,6 +17,7 @@ gradients of their sum.
 import gzip
 import json
 import pathlib
+import shutil
 import sys
 import tempfile
 
@@ -40,7 +41,11 @@ def summary(x):
 
 
 def load(folder):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager")
+    with tempfile.TemporaryDirectory() as unpacked:
+        unpacked = pathlib.Path(unpacked)
+        shutil.copy(folder / "config.json", unpacked)
+        (unpacked / "model.safetensors").write_bytes(gzip.decompress((folder / "model.safetensors.gz").read_bytes()))
+        model = AutoModelForCausalLM.from_pretrained(unpacked, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager")
     return model.eval()
 
 

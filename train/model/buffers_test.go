@@ -10,7 +10,7 @@ import (
 
 // TestBuffersOfIntegersAreExportedAsTheyAreStored: the factors of hashes do not fit float32, in which buffers were kept.
 func TestBuffersOfIntegersAreExportedAsTheyAreStored(t *testing.T) {
-	const dir = "../../testdata/golden/train/gradients/qwen4-exp"
+	dir := ownModel(t, "qwen4-exp")
 	m, err := openFile(t, dir, dir)
 	if err != nil {
 		t.Fatal(err)

@@ -16,9 +16,20 @@ import (
 	"github.com/heftai/heft/train/tensor"
 )
 
-// ownModel is a folder of one of the project's own models.
+// ownModel returns a folder with one of the project's own models. It exists until t ends.
 func ownModel(t *testing.T, name string) string {
-	return filepath.Join(golden.Module(t), "testdata/golden/train/gradients", name)
+	return golden.Unpacked(t, filepath.Join(golden.Module(t), "testdata/golden/train/gradients", name))
+}
+
+// ownFiles returns the paths of a file of all of the project's own models that have it. Weights in its folder may be
+// packed: see golden.Unpacked.
+func ownFiles(t *testing.T, name string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(golden.Module(t), "testdata/golden/train/gradients/*", name))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("got no %s (%v)", name, err)
+	}
+	return paths
 }
 
 func someBatch(ids ...int) Batch { return Batch{IDs: ids, Length: len(ids)} }

@@ -29,11 +29,8 @@ func TestGoldenGradients(t *testing.T) {
 // TestGradientsOfEveryKind compares with torch's of the project's own models, which show
 // every kind of attention, norm, gate and router.
 func TestGradientsOfEveryKind(t *testing.T) {
-	own, err := filepath.Glob(ownModel(t, "*"))
-	if err != nil || len(own) == 0 {
-		t.Fatal("no models", err)
-	}
-	for _, dir := range own {
+	for _, path := range ownFiles(t, "golden.json.gz") {
+		dir := filepath.Dir(path)
 		t.Run(filepath.Base(dir), func(t *testing.T) { checkAllGradients(t, dir) })
 	}
 }
@@ -47,6 +44,7 @@ func checkAllGradients(t *testing.T, dir string) {
 		Gradients map[string]gradientSummary
 	}
 	golden.JSON(t, filepath.Join(dir, "golden.json"), &g)
+	dir = golden.Unpacked(t, dir)
 	m, err := openFile(t, dir, dir)
 	if err != nil {
 		t.Fatal(err)

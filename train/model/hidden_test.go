@@ -52,15 +52,11 @@ func TestHiddenStatesOfSeveralStreams(t *testing.T) {
 
 // eachBatch calls f for each of the project's own models.
 func eachBatch(t *testing.T, f func(t *testing.T, dir string, g *batchGolden)) {
-	paths, err := filepath.Glob(filepath.Join(ownModel(t, "*"), "batches.json.gz"))
-	if err != nil || len(paths) == 0 {
-		t.Fatal("no models", err)
-	}
-	for _, path := range paths {
+	for _, path := range ownFiles(t, "batches.json.gz") {
 		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
 			var g batchGolden
 			golden.JSON(t, strings.TrimSuffix(path, ".gz"), &g)
-			f(t, filepath.Dir(path), &g)
+			f(t, golden.Unpacked(t, filepath.Dir(path)), &g)
 		})
 	}
 }

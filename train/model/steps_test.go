@@ -27,12 +27,8 @@ type stateGolden struct {
 
 // eachWithStates calls f for each of the project's own models whose layers have a state.
 func eachWithStates(t *testing.T, f func(t *testing.T, m *Model, g *stateGolden)) {
-	paths, err := filepath.Glob(filepath.Join(ownModel(t, "*"), "golden.json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	cases := 0
-	for _, path := range paths {
+	for _, path := range ownFiles(t, "golden.json.gz") {
 		var g stateGolden
 		if golden.JSON(t, path[:len(path)-len(".gz")], &g); g.Steps == nil {
 			continue
@@ -40,6 +36,7 @@ func eachWithStates(t *testing.T, f func(t *testing.T, m *Model, g *stateGolden)
 		cases++
 		dir := filepath.Dir(path)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
+			dir := golden.Unpacked(t, dir)
 			m, err := openFile(t, dir, dir)
 			if err != nil {
 				t.Fatal(err)
