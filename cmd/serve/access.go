@@ -39,10 +39,10 @@ func (f *accessFlags) access(host string) api.Access {
 // check rejects invalid values.
 func (f *accessFlags) check() error {
 	if f.APIKey != nil && *f.APIKey != "" && len(f.plainKeys()) == 0 {
-		return cmdline.Misusef("--api-key %q holds no key", *f.APIKey)
+		return cmdline.Misusef("--api-key: got %q, want one or more keys separated by commas", *f.APIKey)
 	}
 	if f.AdminKey != "" && len(split(f.AdminKey)) == 0 {
-		return cmdline.Misusef("--admin-key %q holds no key", f.AdminKey)
+		return cmdline.Misusef("--admin-key: got %q, want one or more keys separated by commas", f.AdminKey)
 	}
 	a := f.access("")
 	if err := a.Check(); err != nil {
@@ -54,7 +54,7 @@ func (f *accessFlags) check() error {
 // warn warns that an empty key means no key. A script whose variable was not set expects one.
 func (f *accessFlags) warn() {
 	if f.APIKey != nil && *f.APIKey == "" {
-		slog.Warn("--api-key is empty: the server asks for no key")
+		slog.Warn("--api-key is empty: requests need no key")
 	}
 }
 

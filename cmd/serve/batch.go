@@ -43,7 +43,7 @@ func (c *batchCmd) paths() (out, failed string, err error) {
 	for i, a := range []string{c.File, out, failed} {
 		for _, b := range []string{c.File, out, failed}[i+1:] {
 			if same(a, b) {
-				return "", "", cmdline.Misusef("%s cannot be read and written, or written twice: give --output and --errors other names", a)
+				return "", "", cmdline.Misusef("got %s twice among the input, --output and --errors, want three different files", a)
 			}
 		}
 	}
@@ -73,11 +73,11 @@ func (c *batchCmd) Run(ctx context.Context, k *kong.Context, stderr cmdline.Diag
 	if info, err := os.Stat(c.File); err != nil {
 		return cmdline.Misuse(err)
 	} else if !info.Mode().IsRegular() {
-		return cmdline.Misusef("%s is not a regular file", c.File)
+		return cmdline.Misusef("%s: got a folder, pipe or device, want a JSONL file", c.File)
 	}
 	lock, err := filelock.Open(out, filelock.Try)
 	if errors.Is(err, filelock.ErrLocked) {
-		return fmt.Errorf("another process writes to %s", out)
+		return fmt.Errorf("--output %s: another process writes to this file: wait for it, or use another --output", out)
 	} else if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
@@ -120,7 +120,7 @@ func (c *batchCmd) answer(ctx context.Context, job batches.Job, stderr io.Writer
 	var by stoppedBy
 	switch {
 	case errors.As(err, &by):
-		fmt.Fprintf(stderr, "stopped: %s; the same command goes on\n", counted(counts))
+		fmt.Fprintf(stderr, "stopped: %s; run the same command to continue\n", counted(counts))
 		return cmdline.Stopped(by.signal)
 	case err != nil:
 		return err

@@ -105,8 +105,8 @@ func TestBatchKeepsOtherFiles(t *testing.T) {
 	}{
 		{[]string{in, "-o", other}, 1, "exists and has no results of a batch"},
 		{[]string{in, "--errors", other}, 1, "exists and has no results of a batch"},
-		{[]string{in, "-o", in}, 2, "give --output and --errors other names"},
-		{[]string{filepath.Dir(in)}, 2, "is not a regular file"},
+		{[]string{in, "-o", in}, 2, "want three different files"},
+		{[]string{filepath.Dir(in)}, 2, ": got a folder, pipe or device, want a JSONL file"},
 		{[]string{in + "x"}, 2, "in.jsonlx"},
 	} {
 		if _, notes, status := pipeInto(t, "", append([]string{"batch", "--threads", "1"}, c.args...)...); status != c.status || !strings.Contains(notes, c.want) {

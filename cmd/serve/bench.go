@@ -51,7 +51,7 @@ func (c *benchCmd) Run(ctx context.Context, out cmdline.Output) error {
 	defer checkpoint.Close()
 	defer model.Close()
 	if need := c.PromptTokens + c.DecodeTokens; need > model.Context() {
-		return cmdline.Misusef("%d tokens are more than the context of %d", need, model.Context())
+		return cmdline.Misusef("got %d tokens by --prompt-tokens and --decode-tokens, want at most %d, the context", need, model.Context())
 	}
 	result, err := c.measure(ctx, model, checkpoint, adapters)
 	if err != nil {
@@ -68,16 +68,16 @@ func (c *benchCmd) Run(ctx context.Context, out cmdline.Output) error {
 
 func (c *benchCmd) check() error {
 	if c.PromptTokens < 0 || c.DecodeTokens < 0 || c.PromptTokens+c.DecodeTokens == 0 {
-		return cmdline.Misusef("--prompt-tokens and --decode-tokens are at least 0, one of them at least 1")
+		return cmdline.Misusef("got --prompt-tokens %d and --decode-tokens %d, want at least 0 each, and at least 1 together", c.PromptTokens, c.DecodeTokens)
 	}
 	if c.Weights == "mapped" && c.Compress == "exact" {
-		return cmdline.Misusef("--weights mapped: what --compress exact codes is not used where it is mapped")
+		return cmdline.Misusef("--weights mapped with --compress exact: mapped weights are used as stored, not coded; leave one of them out")
 	}
 	if c.Weights == "mapped" && c.Quantize != "none" {
-		return cmdline.Misusef("--weights mapped: what --quantize converts is not used where it is mapped")
+		return cmdline.Misusef("--weights mapped with --quantize %s: mapped weights are used as stored, not converted; leave one of them out", c.Quantize)
 	}
 	if c.Batch < 1 {
-		return cmdline.Misusef("--batch is at least 1")
+		return cmdline.Misusef("--batch: got %d, want at least 1", c.Batch)
 	}
 	return nil
 }

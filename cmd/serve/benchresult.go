@@ -333,7 +333,7 @@ func readOther(path string) (map[string]any, error) {
 		return nil, err
 	}
 	if !slices.ContainsFunc(compared, func(name string) bool { _, there := other[name]; return there }) {
-		return nil, errors.New("it has none of the numbers that bench prints")
+		return nil, errors.New("got none of the numbers of bench, want the output of serve bench --json")
 	}
 	return other, nil
 }

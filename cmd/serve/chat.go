@@ -140,7 +140,7 @@ func (c *chatCmd) choose(ctx context.Context, client *repl.Client) (string, erro
 	if wanted != "" {
 		return "", cmdline.Misusef("the server at %s has no model %q, it has %s", client.URL, wanted, strings.Join(names, ", "))
 	}
-	return "", fmt.Errorf("the server at %s has no model", client.URL)
+	return "", fmt.Errorf("the server at %s has no model: start it with --model or --models-dir", client.URL)
 }
 
 // connect returns a client of --url, or of a server within this process that no other process can

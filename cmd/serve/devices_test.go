@@ -157,7 +157,7 @@ func TestDecodeOnAMDIsShownByDevices(t *testing.T) {
 	if !second.Fetch.Measured || second.Fetch.Plan != first.Fetch.Plan {
 		t.Errorf("the second call has the plan %v, the first %v", second.Fetch.Plan, first.Fetch.Plan)
 	}
-	if text, _ := command(t, 0, "devices", "--cache-dir", dir); !strings.Contains(text, "reads of q8") || !strings.Contains(text, "processor") {
+	if text, _ := command(t, 0, "devices", "--cache-dir", dir); !strings.Contains(text, "reads of q8_0 weights for one token") || !strings.Contains(text, "processor") {
 		t.Errorf("no reads in:\n%s", text)
 	}
 	if text, _ := command(t, 0, "devices", "--cache-dir", "none"); !strings.Contains(text, "default; --probe measures") {

@@ -122,7 +122,7 @@ func (f *fleet) planSelf(d *draft) (devicemap.Plan, dispatch.Options, error) {
 	})
 	d.offered = self
 	if n, _ := f.command.draftTokens(); n == 0 && declined(self) {
-		slog.Warn("--draft self guesses nothing: " + selfLine(self))
+		slog.Warn("--draft self is not used: " + selfLine(self))
 		return d.planner.Plan(d.options)
 	}
 	if err != nil {

@@ -46,6 +46,24 @@ func (c *devicesCmd) fetch(ctx context.Context, variant string, threads int) (*f
 	return info, nil
 }
 
+// readTitles are the memory reads that each role stands for.
+var readTitles = [fetch.Roles]string{
+	fetch.Floats:      "weights for one token, float32 activations",
+	fetch.Pairs:       "weights for one token, bfloat16 activations",
+	fetch.Q8:          "q8_0 weights for one token",
+	fetch.Q4:          "q4_0 weights for one token",
+	fetch.Tokens:      "weights for several tokens, float32 activations",
+	fetch.PairTokens:  "weights for several tokens, bfloat16 activations",
+	fetch.Codes:       "fp8 weights",
+	fetch.MXFP4:       "mxfp4 weights",
+	fetch.CodedFloats: "coded weights for one token, float32 activations",
+	fetch.CodedPairs:  "coded weights for one token, bfloat16 activations",
+	fetch.CodedTokens: "coded weights for several tokens",
+	fetch.Packing:     "weights packed for prompts",
+	fetch.Cache:       "the KV cache",
+	fetch.Roof:        "memory, without arithmetic",
+}
+
 // print writes a line for each role: the pattern in use, and the rates of all patterns.
 func (f *fetchInfo) print(w io.Writer) {
 	if f == nil {
@@ -53,14 +71,14 @@ func (f *fetchInfo) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\tprocessor\t%s\n", f.Processor)
 	for role := range fetch.Roles {
-		fmt.Fprintf(w, "\treads of %s\t%s", role, f.Plan[role])
+		fmt.Fprintf(w, "\treads of %s\t%s", readTitles[role], f.Plan[role])
 		if !f.Measured {
 			fmt.Fprint(w, " (default; --probe measures)")
 		}
-		sep := ": GB/s"
+		sep := "; GB/s:"
 		for _, rate := range f.Rates[role.String()] {
-			fmt.Fprintf(w, "%s %.1f with %s", sep, rate.BytesPerSecond/1e9, rate.Pattern)
-			sep = ";"
+			fmt.Fprintf(w, "%s %.1f (%s)", sep, rate.BytesPerSecond/1e9, rate.Pattern)
+			sep = ","
 		}
 		fmt.Fprintln(w)
 	}

@@ -178,7 +178,7 @@ func (f *fleet) planFirst(d *draft) (devicemap.Plan, dispatch.Options, error) {
 // the memory to d.
 func (f *fleet) beginDrafter(d *draft) (err error) {
 	if n := len(f.request.models); n > 1 && f.command.Draft != "" {
-		return cmdline.Misusef("--draft %s: it guesses for one model, and %d are served", f.command.Draft, n)
+		return cmdline.Misusef("--draft %s: got %d models, want one: serve one model, or leave --draft out", f.command.Draft, n)
 	}
 	d.drafter, err = f.command.openDrafter(f.ctx, f.request.models[0], d.options)
 	if err != nil || d.drafter == nil {

@@ -60,7 +60,7 @@ func (c *rmCmd) Run(out cmdline.Output) error {
 		return err
 	}
 	if path == "" {
-		return cmdline.Misusef("which model? serve rm ORG/NAME[@REVISION] (serve list shows them)")
+		return cmdline.Misusef("got no model, want serve rm ORG/NAME[@REVISION] (serve list shows the models)")
 	}
 	repo, revision, err := hub.ParseRepo(path)
 	if err != nil {

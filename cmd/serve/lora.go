@@ -77,7 +77,7 @@ func modelOf(text string, models []string) (longest string) {
 func (c *loraDirFlags) dynamic(limit int64, more bool) (names []string, memory int64, err error) {
 	if c.LoraDir == "" && !more {
 		if c.LoraMemory != "" {
-			return nil, 0, cmdline.Misusef("--lora-memory has a meaning only with --lora-dir or --lora MODEL/NAME=DIR")
+			return nil, 0, cmdline.Misusef("got --lora-memory without adapters that load on demand, want --lora-dir or --lora MODEL/NAME=DIR too")
 		}
 		return nil, 0, nil
 	}

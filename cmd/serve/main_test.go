@@ -59,7 +59,7 @@ func TestErrorsAreOneLineWithTheirStatus(t *testing.T) {
 		{"--draft-tokens=16", 2, "--draft-tokens"},
 		{"--port 99999", 2, "65535"},
 		{"--shutdown-timeout=-1s", 2, "--shutdown-timeout"},
-		{"--api-key ,", 2, "no key"}, // which let everybody in
+		{"--api-key ,", 2, "want one or more keys"}, // it accepted every request
 		withoutGPU(),
 		{"--config " + typo, 2, "max-memroy"}, // which was ignored
 		{"--model " + bare, 1, bare + ": config.json is missing"},

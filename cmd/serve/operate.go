@@ -35,7 +35,7 @@ const look = 2 * time.Second
 // open reads the files.
 func (f *operateFlags) open() (err error) {
 	if (f.TLSCert == "") != (f.TLSKey == "") {
-		return cmdline.Misusef("--tls-cert and --tls-key: one is missing")
+		return cmdline.Misusef("got one of --tls-cert and --tls-key, want both or neither")
 	}
 	if f.AdminAddr != "" {
 		if _, _, err := net.SplitHostPort(f.AdminAddr); err != nil {
@@ -175,6 +175,6 @@ func notify(state string) {
 		_, err = c.Write([]byte(state))
 	}
 	if err != nil {
-		slog.Warn("systemd was not told the state of the service", "reason", err)
+		slog.Warn("the state of the service could not be sent to systemd", "reason", err)
 	}
 }

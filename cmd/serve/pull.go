@@ -33,7 +33,7 @@ func (c *pullCmd) Run(ctx context.Context, out cmdline.Output, diagnostics cmdli
 		return err
 	}
 	if path == "" {
-		return cmdline.Misusef("which model? serve pull ORG/NAME")
+		return cmdline.Misusef("got no model, want serve pull ORG/NAME")
 	}
 	path, tag := hub.CutTag(path)
 	repo, revision, err := hub.ParseRepo(path)

@@ -118,7 +118,7 @@ func TestPullRefuses(t *testing.T) {
 		want   string
 		args   []string
 	}{
-		{2, "which model?", nil},
+		{2, "got no model, want serve pull ORG/NAME", nil},
 		{2, "is not the name of a model", []string{"../x"}},
 		{2, "given twice", []string{"acme/demo@a", "--revision", "b"}},
 		{2, "leads out of the folder", []string{"acme/demo", "--revision", "../b"}},

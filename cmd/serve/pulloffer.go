@@ -58,7 +58,7 @@ func offerPull(ctx context.Context, p prompter, err error) error {
 	if missing.GGUF == "" {
 		size, failed := client.PullSize(ctx, missing.Repo, missing.Revision)
 		if failed != nil {
-			return fmt.Errorf("%w; the hub cannot be asked either: %w", err, failed)
+			return fmt.Errorf("%w; the hub could not be reached either: %w", err, failed)
 		}
 		question = fmt.Sprintf("%s is not in the cache. Pull it (%s)?", missing.Model(), gib(size))
 	}

@@ -203,7 +203,7 @@ func (c *runCmd) drain(server *http.Server, m *generate.Models) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer cancel()
 	if err := m.Shutdown(ctx); err != nil {
-		slog.Warn("requests were cut off", "reason", err)
+		slog.Warn("requests were ended before they were complete, at --shutdown-timeout", "reason", err)
 		m.Close()
 	}
 	if err := server.Shutdown(ctx); err != nil {

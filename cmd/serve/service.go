@@ -79,7 +79,7 @@ func (c *runCmd) request() (w request, err error) {
 		return w, err
 	}
 	if w.eager = first > 0; !w.eager && c.Draft != "" {
-		return w, cmdline.Misusef("--draft %s: needs --model, the model to draft for", c.Draft)
+		return w, cmdline.Misusef("--draft %s: got no --model, want the model whose tokens the draft guesses", c.Draft)
 	}
 	var names []string
 	for _, m := range w.models {
@@ -211,7 +211,9 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 	var words generate.Text
 	if err == nil {
 		l.model.TuneReads(ctx, measurementsDir(c.CacheDir))
-		l.model.KeepRouting(measurementsDir(c.CacheDir), func(err error) { slog.Warn("the routing is not kept for later plans: " + err.Error()) })
+		l.model.KeepRouting(measurementsDir(c.CacheDir), func(err error) {
+			slog.Warn("the routing of experts could not be saved for later plans: " + err.Error())
+		})
 		l.model.Warm(ctx) // within the memory that is left
 		words, err = d.words()
 	}
@@ -271,7 +273,7 @@ func (c *runCmd) generator(l *loaded, words generate.Text, sequences int) (*gene
 		}
 		o.DraftNeeds = l.selfNeeds
 		o.DraftFailed = func(err error) {
-			slog.Warn("tokens are not guessed by the draft model any more", "reason", err)
+			slog.Warn("the draft model failed: answers continue without its guesses", "reason", err)
 			if l.selfNeeds > 0 {
 				l.dropSelf(l)
 			}

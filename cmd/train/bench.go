@@ -238,7 +238,7 @@ func (b *bench) step() (split [4]time.Duration, loss float32, err error) {
 	b.opt.ZeroGrad()
 	end := time.Now()
 	if math.IsNaN(float64(loss)) {
-		return split, loss, fmt.Errorf("the loss is not finite")
+		return split, loss, fmt.Errorf("got a loss that is not a number")
 	}
 	return [4]time.Duration{forward.Sub(begin), backward.Sub(forward), end.Sub(backward), end.Sub(begin)}, loss, nil
 }

@@ -132,7 +132,7 @@ func checkProcesses(ctx context.Context, w *train.World, _ string) error {
 	}
 	for r, got := range all {
 		if got != r {
-			return fmt.Errorf("gathered %v", all)
+			return fmt.Errorf("got the gathered ranks %v, want 0 to %d in order", all, w.Size()-1)
 		}
 	}
 	return acc.WaitForEveryone(ctx)
@@ -151,7 +151,11 @@ func checkSeeds(ctx context.Context, w *train.World, _ string) error {
 		}
 		slices.Sort(all)
 		if different := len(slices.Compact(all)); different != 1 && !own || different != w.Size() && own {
-			return fmt.Errorf("%d different numbers on %d ranks", different, w.Size())
+			want := 1
+			if own {
+				want = w.Size()
+			}
+			return fmt.Errorf("got %d different random numbers on %d ranks, want %d", different, w.Size(), want)
 		}
 	}
 	return nil
@@ -190,7 +194,7 @@ func checkSharding(ctx context.Context, w *train.World, _ string) error {
 				mine = append(mine, b...)
 			}
 			if err := once(ctx, acc, mine, n); err != nil {
-				return fmt.Errorf("split %v, shuffled %v: %w", split, shuffle, err)
+				return fmt.Errorf("with split batches %v and shuffling %v: %w", split, shuffle, err)
 			}
 		}
 	}
@@ -205,7 +209,7 @@ func once(ctx context.Context, acc *train.Accelerator, mine []int, n int) error 
 	}
 	slices.Sort(all)
 	if !slices.Equal(all, numbers(n)) {
-		return fmt.Errorf("read %v", all)
+		return fmt.Errorf("got the samples %v on all ranks, want each of 0 to %d once", all, n-1)
 	}
 	return nil
 }
@@ -234,7 +238,7 @@ func checkMetrics(ctx context.Context, w *train.World, _ string) error {
 		all = append(all, b...)
 	}
 	if slices.Sort(all); !slices.Equal(all, numbers(n)) {
-		return fmt.Errorf("gathered %v", all)
+		return fmt.Errorf("got the gathered samples %v, want each of 0 to %d once", all, n-1)
 	}
 	return nil
 }
@@ -260,8 +264,12 @@ func checkTrigger(ctx context.Context, w *train.World, _ string) error {
 		acc.SetTrigger()
 	}
 	for _, want := range []bool{true, false} {
-		if got, err := acc.CheckTrigger(ctx); err != nil || got != want {
-			return fmt.Errorf("the trigger is %v, want %v (%w)", got, want, err)
+		got, err := acc.CheckTrigger(ctx)
+		if err != nil {
+			return err
+		}
+		if got != want {
+			return fmt.Errorf("got the trigger %v, want %v", got, want)
 		}
 	}
 	return nil
@@ -342,7 +350,7 @@ func checkTraining(ctx context.Context, w *train.World, _ string) error {
 	}
 	for i, want := range alone.weight.Data() {
 		if got := many.weight.Data()[i]; math.Abs(float64(got-want)) > 1e-4 {
-			return fmt.Errorf("weights %v, want %v", many.weight.Data(), alone.weight.Data())
+			return fmt.Errorf("got weights %v, want %v", many.weight.Data(), alone.weight.Data())
 		}
 	}
 	return nil
@@ -374,7 +382,7 @@ func checkState(ctx context.Context, w *train.World, dir string) error {
 		return err
 	}
 	if !slices.Equal(whole.weight.Data(), again.weight.Data()) {
-		return fmt.Errorf("weights %v, want %v", again.weight.Data(), whole.weight.Data())
+		return fmt.Errorf("got weights %v, want %v", again.weight.Data(), whole.weight.Data())
 	}
 	return nil
 }

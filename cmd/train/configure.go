@@ -85,7 +85,7 @@ func (c *configCmd) show(out io.Writer) error {
 		if configFolder() == "" {
 			return errNoHome
 		}
-		return fmt.Errorf("no configuration in %s", configFolder())
+		return fmt.Errorf("no configuration in %s: make one with train config", configFolder())
 	}
 	b, err := found.encode(where)
 	if err == nil {
@@ -105,11 +105,11 @@ func (c *configCmd) config() (config, error) {
 	case c.NumMachines < 1:
 		return nil, cmdline.Misusef("got --num-machines %d, want at least 1", c.NumMachines)
 	case c.NumProcesses%c.NumMachines != 0:
-		return nil, cmdline.Misusef("got %d processes on %d machines, want as many on each", c.NumProcesses, c.NumMachines)
+		return nil, cmdline.Misusef("got --num-processes %d and --num-machines %d, want a multiple of the machines", c.NumProcesses, c.NumMachines)
 	case c.MachineRank < 0 || c.MachineRank >= c.NumMachines:
 		return nil, cmdline.Misusef("got --machine-rank %d, want 0 to %d", c.MachineRank, c.NumMachines-1)
 	case c.NumMachines > 1 && c.MainProcessIP == "":
-		return nil, cmdline.Misusef("%d machines need --main-process-ip", c.NumMachines)
+		return nil, cmdline.Misusef("got --num-machines %d without --main-process-ip, want the address of machine 0", c.NumMachines)
 	case c.MainProcessPort < 0 || c.MainProcessPort > 65535:
 		return nil, cmdline.Misusef("got --main-process-port %d, want 0 to 65535", c.MainProcessPort)
 	case c.ZeroStage < 0 || c.ZeroStage > 2:

@@ -63,10 +63,10 @@ func TestConfigTakesFlags(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"3 processes on 2 machines":         {"--num-machines", "2", "--num-processes", "3", "--main-process-ip", "x"},
-		"2 machines need --main-process-ip": {"--num-machines", "2"},
-		"got --zero-stage 3":                {"--zero-stage", "3"},
-		"want 0 to 65535":                   {"--main-process-port", "70000"},
+		"got --num-processes 3 and --num-machines 2, want a multiple": {"--num-machines", "2", "--num-processes", "3", "--main-process-ip", "x"},
+		"got --num-machines 2 without --main-process-ip":              {"--num-machines", "2"},
+		"got --zero-stage 3": {"--zero-stage", "3"},
+		"want 0 to 65535":    {"--main-process-port", "70000"},
 	} {
 		if status, _, stderr := command(t, append([]string{"config", "--config-file", filepath.Join(t.TempDir(), "d.yaml")}, args...)...); status != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%v: %d, %s", args, status, stderr)

@@ -207,11 +207,11 @@ func (c *worldFlags) settle(found config, processes *int) (err error) {
 	}
 	switch {
 	case *processes < 1 || *processes%c.NumMachines != 0:
-		return cmdline.Misusef("got %d processes on %d machines, want as many on each", *processes, c.NumMachines)
+		return cmdline.Misusef("got --num-processes %d and --num-machines %d, want a multiple of the machines", *processes, c.NumMachines)
 	case c.MachineRank < 0 || c.MachineRank >= c.NumMachines:
 		return cmdline.Misusef("got --machine-rank %d, want 0 to %d", c.MachineRank, c.NumMachines-1)
 	case c.NumMachines > 1 && c.MainProcessIP == "":
-		return cmdline.Misusef("%d machines need --main-process-ip", c.NumMachines)
+		return cmdline.Misusef("got --num-machines %d without --main-process-ip, want the address of machine 0", c.NumMachines)
 	}
 	if c.MainProcessIP == "" {
 		c.MainProcessIP = "127.0.0.1"

@@ -73,12 +73,12 @@ func TestLaunchNamesARankThatFails(t *testing.T) {
 func TestLaunchRejects(t *testing.T) {
 	t.Setenv("HF_HOME", t.TempDir())
 	for want, args := range map[string][]string{
-		"3 processes on 2 machines":         {"--num_machines=2", "--num_processes=3", "--main_process_ip=192.0.2.1", "true"},
-		"2 machines need --main-process-ip": {"--num_machines=2", "true"},
-		"--machine-rank 2, want 0 to 1":     {"--num_machines=2", "--machine_rank", "2", "true"},
-		"set HEFT_RUN_TOKEN on each":        {"--num_machines=2", "--main_process_ip=192.0.2.1", os.Args[0]},
-		"no-such-program-of-heft":           {"no-such-program-of-heft"},
-		"unknown flag --what":               {"--what", "true"},
+		"got --num-processes 3 and --num-machines 2, want a multiple": {"--num_machines=2", "--num_processes=3", "--main_process_ip=192.0.2.1", "true"},
+		"got --num-machines 2 without --main-process-ip":              {"--num_machines=2", "true"},
+		"--machine-rank 2, want 0 to 1":                               {"--num_machines=2", "--machine_rank", "2", "true"},
+		"set HEFT_RUN_TOKEN on each":                                  {"--num_machines=2", "--main_process_ip=192.0.2.1", os.Args[0]},
+		"no-such-program-of-heft":                                     {"no-such-program-of-heft"},
+		"unknown flag --what":                                         {"--what", "true"},
 	} {
 		status, _, errs := command(t, append([]string{"launch"}, args...)...)
 		if status != 2 || !strings.Contains(errs, want) {

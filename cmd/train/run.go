@@ -34,9 +34,9 @@ func (f *modelFlags) folder() (string, error) {
 	name := f.Model
 	switch {
 	case name != "" && f.M != "" && name != f.M:
-		return "", cmdline.Misusef("the model is given twice: %s and --model %s", f.M, name)
+		return "", cmdline.Misusef("the model was given twice: %s and --model %s", f.M, name)
 	case name == "" && f.M == "":
-		return "", cmdline.Misusef("no model: use --model")
+		return "", cmdline.Misusef("got no model, want --model FOLDER or ORG/NAME")
 	case name == "":
 		name = f.M
 	}

@@ -371,7 +371,7 @@ func TestRunRefuses(t *testing.T) {
 		"is the folder of the model":               {"--model", dir, "--data", text, "--output", dir},
 		"no tokens to learn":                       {"--model", dir, "--data", empty, "--output", out + "2"},
 		"nothing.jsonl":                            {"--model", dir, "--data", "nothing.jsonl", "--output", out + "3"},
-		"use --model":                              {"--data", text, "--output", out},
+		"got no model, want --model":               {"--data", text, "--output", out},
 		"got --learning-rate NaN, want at least 0": with("--lr", "nan"),
 	} {
 		status, _, stderr := command(t, append([]string{"run"}, args...)...)

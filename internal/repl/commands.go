@@ -25,13 +25,13 @@ func init() { // help lists them, so the table cannot be a plain value
 	commands = []command{
 		{"/help", "", "show the commands", (*Session).help},
 		{"/system", "[TEXT]", "set the system prompt; without TEXT show it, with - remove it", (*Session).system},
-		{"/clear", "", "forget the conversation; system prompt and settings stay", (*Session).clear},
+		{"/clear", "", "clear the conversation; system prompt and parameters stay", (*Session).clear},
 		{"/retry", "", "answer the last message again", (*Session).retry},
 		{"/save", "FILE", "write the conversation to a JSON file", (*Session).save},
-		{"/load", "FILE", "go on with the conversation in a file", (*Session).load},
+		{"/load", "FILE", "read the conversation in a JSON file and continue it", (*Session).load},
 		{"/set", "[NAME [VALUE]]", "set a parameter; without VALUE return it to its default", (*Session).set},
 		{"/stats", "", "show the tokens and times of the last answer", (*Session).stats},
-		{"/exit", "", "end, as Ctrl-D does", (*Session).exit},
+		{"/exit", "", "quit, as Ctrl-D does", (*Session).exit},
 	}
 }
 
