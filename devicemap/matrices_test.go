@@ -28,9 +28,9 @@ func nestedBlock(name string) *meta.Module {
 	return &meta.Module{Name: name, Class: "Block", Children: []*meta.Module{outer, flat, table}}
 }
 
-// TestAMatrixOnTheDiskTookInnerModulesAlong: a module within a matrix was counted on the CPU and sent
+// TestAMatrixOnTheDiskMovedItsInnerModulesToo: a module within a matrix was counted on the CPU and sent
 // to the disk, and tables were taken for what streams. Every eighth limit is checked.
-func TestAMatrixOnTheDiskTookInnerModulesAlong(t *testing.T) {
+func TestAMatrixOnTheDiskMovedItsInnerModulesToo(t *testing.T) {
 	root := nested(3)
 	p := Policy{Kind: Auto, NoSplit: []string{"Block"}}
 	parted := false

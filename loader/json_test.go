@@ -44,8 +44,8 @@ func TestSyntaxErrors(t *testing.T) {
 	}
 }
 
-// TestEveryFaultHasWords: a kind that jsonscan gets later must not become an empty message.
-func TestEveryFaultHasWords(t *testing.T) {
+// TestEveryJSONFaultHasAMessage: a kind of fault that is added to jsonscan must not get an empty message.
+func TestEveryJSONFaultHasAMessage(t *testing.T) {
 	for kind := jsonscan.Expected; kind <= jsonscan.NumberRange; kind++ {
 		if kind == jsonscan.UnclosedValue {
 			continue // of Balanced, which headers do not use

@@ -206,8 +206,8 @@ func TestSaveFailureLeavesOldFiles(t *testing.T) {
 	}
 }
 
-// TestInterruptedCommitIsNoMixture: a process died after renaming one shard of two.
-func TestInterruptedCommitIsNoMixture(t *testing.T) {
+// TestAnInterruptedSaveIsNotOpened: a process died after renaming one shard of two.
+func TestAnInterruptedSaveIsNotOpened(t *testing.T) {
 	dir := save(t, 1, floats("a", 1), floats("b", 1))
 	index := filepath.Join(dir, "model.safetensors.index.json")
 	if err := os.Rename(index, filepath.Join(dir, ".heft-tmp-0123456789abcdef-"+filepath.Base(index))); err != nil {

@@ -189,9 +189,9 @@ func TestAFileWrittenBeforeItIsHashedIsChanged(t *testing.T) {
 	}
 }
 
-// TestWhatIsReadWhileAFileChangesIsReadAgain: a file that was overwritten and restored while it was
+// TestReadsDuringAChangeOfTheFileAreRepeated: a file that was overwritten and restored while it was
 // read has the right contents afterwards, and the bytes read from it must not be used.
-func TestWhatIsReadWhileAFileChangesIsReadAgain(t *testing.T) {
+func TestReadsDuringAChangeOfTheFileAreRepeated(t *testing.T) {
 	ck := open(t, save(t, 0, floats("w", 1, 2)))
 	file := ck.Files()[0]
 	if err := ck.HashFiles(context.Background(), false, nil); err != nil {
@@ -213,9 +213,9 @@ func TestWhatIsReadWhileAFileChangesIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestAnEqualFileThatTakesTheNameIsTheSame: a shard that was written again and renamed, before it was used, ended
+// TestAnEqualFileRenamedOverAShardEndedService: a shard that was written again and renamed, before it was used, ended
 // service although its bytes were the same. It is the file from then on; one with other bytes is not.
-func TestAnEqualFileThatTakesTheNameIsTheSame(t *testing.T) {
+func TestAnEqualFileRenamedOverAShardEndedService(t *testing.T) {
 	needWatches(t)
 	rename := func(file *File, b []byte) { takeName(t, file, b) }
 	for _, hashed := range []bool{false, true} {

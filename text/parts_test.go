@@ -2,8 +2,9 @@ package text
 
 import "testing"
 
-// TestProseAboutContentIsNoLoop: a template that only describes content gets a text.
-func TestProseAboutContentIsNoLoop(t *testing.T) {
+// TestATemplateThatDescribesContentGetsText: a template that mentions content only in a description gets content as a text,
+// not as a list of parts.
+func TestATemplateThatDescribesContentGetsText(t *testing.T) {
 	for source, want := range map[string]bool{
 		`{%- for part in message['content'] %}`:                        true,
 		`{% for part in content | selectattr('type') %}`:               true,

@@ -144,8 +144,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestParserCutsAlike: however an answer is cut, the parser says what Parse says.
-func TestParserCutsAlike(t *testing.T) {
+// TestParserResultsDoNotDependOnChunks: for any chunks of an answer, the parser returns what Parse returns.
+func TestParserResultsDoNotDependOnChunks(t *testing.T) {
 	chat, err := echo(t, "x").WithParsers("hermes", "")
 	if err != nil {
 		t.Fatal(err)

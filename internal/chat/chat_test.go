@@ -30,9 +30,9 @@ func mustDecode(t testing.TB, s string) Value {
 // messagesOf decodes an array of messages.
 func messagesOf(t testing.TB, s string) []Value { return mustDecode(t, s).(*List).Items }
 
-// TestWhatTheTemplateSees prints the variables of a request as the template gets
-// them.
-func TestWhatTheTemplateSees(t *testing.T) {
+// TestVariablesOfTheTemplate prints the variables of a request as the template
+// receives them.
+func TestVariablesOfTheTemplate(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		template string

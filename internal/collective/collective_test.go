@@ -103,7 +103,7 @@ type record struct {
 	IDs  []int32
 }
 
-func TestObjectsTravel(t *testing.T) {
+func TestObjectsAreExchanged(t *testing.T) {
 	err := Launch(t.Context(), 3, func(ctx context.Context, c Comm) error {
 		mine := record{fmt.Sprint("r", c.Rank()), make([]int32, c.Rank())}
 		got, err := AllGather(ctx, c, mine)
@@ -133,7 +133,7 @@ func TestObjectsTravel(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeEncodedFailsOnAllRanks(t *testing.T) {
+func TestAValueThatCannotBeEncodedFailsOnAllRanks(t *testing.T) {
 	err := Launch(t.Context(), 2, func(ctx context.Context, c Comm) error {
 		if _, err := Broadcast(ctx, c, 1, func() {}); err == nil {
 			return errors.New("a function was broadcast")
@@ -244,7 +244,7 @@ func checkRank(t *testing.T, err error, rank int, cause error) {
 	}
 }
 
-func TestRanksThatDisagreeAreTold(t *testing.T) {
+func TestRanksWithDifferentCallsGetAnError(t *testing.T) {
 	for name, call := range map[string]func(context.Context, Comm) error{
 		"lengths": func(ctx context.Context, c Comm) error {
 			return AllReduce(ctx, c, Sum, make([]float32, 4+c.Rank()))
@@ -297,7 +297,7 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-func TestManyRoundsKeepInStep(t *testing.T) {
+func TestManyRoundsStaySynchronised(t *testing.T) {
 	err := Launch(t.Context(), 4, func(ctx context.Context, c Comm) error {
 		x := []float64{0}
 		for i := range 300 {

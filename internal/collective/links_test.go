@@ -70,7 +70,7 @@ func launchLinks(ctx context.Context, n int, fn func(context.Context, Comm) erro
 	return errors.Join(all...)
 }
 
-func TestRanksThatDisagreeOverLinksAreTold(t *testing.T) {
+func TestRanksWithDifferentCallsOverLinksGetAnError(t *testing.T) {
 	err := launchLinks(t.Context(), 2, func(ctx context.Context, c Comm) error {
 		return AllReduce(ctx, c, Sum, make([]float32, 4+c.Rank()))
 	})
@@ -79,7 +79,7 @@ func TestRanksThatDisagreeOverLinksAreTold(t *testing.T) {
 	}
 }
 
-func TestObjectsTravelOverLinks(t *testing.T) {
+func TestObjectsAreExchangedOverLinks(t *testing.T) {
 	err := launchLinks(t.Context(), 3, func(ctx context.Context, c Comm) error {
 		got, err := AllGather(ctx, c, record{fmt.Sprint(c.Rank()), make([]int32, c.Rank())})
 		if err != nil || got[2].Name != "2" || len(got[2].IDs) != 2 {

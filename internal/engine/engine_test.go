@@ -172,7 +172,7 @@ func (p *passes) note(_ context.Context, rows []engine.Row) error {
 }
 
 // A long prompt must not keep others from decoding: each pass has their token.
-func TestDecodeGoesOnBesideALongPrompt(t *testing.T) {
+func TestDecodingContinuesDuringALongPrompt(t *testing.T) {
 	var p passes
 	m := &enginetest.Model{MaxLen: 4096, Pages: 8192}
 	var e *engine.Engine

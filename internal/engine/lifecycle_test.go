@@ -49,8 +49,8 @@ func TestCancelFreesSlotAndPagesWithinOneStep(t *testing.T) {
 	})
 }
 
-// TestLastReaderLeavingEndsThePass: a pass is aborted when the last client that waits for it has disconnected.
-func TestLastReaderLeavingEndsThePass(t *testing.T) {
+// TestThePassEndsWhenItsLastClientDisconnects: a pass is aborted when the last client that waits for it has disconnected.
+func TestThePassEndsWhenItsLastClientDisconnects(t *testing.T) {
 	for name, leave := range map[string]func(s *engine.Stream){
 		"close": (*engine.Stream).Close,
 		"stop":  func(s *engine.Stream) { s.Stop(0); s.Stop(1); s.Stop(7) },
@@ -99,9 +99,9 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// TestThePlaceIsFreeWhenTheLastEventComes: a client that asked again the moment it had its answer
-// was told that the server was overloaded.
-func TestThePlaceIsFreeWhenTheLastEventComes(t *testing.T) {
+// TestThePlaceIsFreeWhenTheLastEventArrives: a client that sent its next request as soon as it had its
+// answer got an error that the server was overloaded.
+func TestThePlaceIsFreeWhenTheLastEventArrives(t *testing.T) {
 	e := engine.New(&enginetest.Model{}, engine.Options{MaxBatch: 1, MaxQueue: -1})
 	defer e.Close()
 	for range 2000 {

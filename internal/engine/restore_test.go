@@ -12,8 +12,8 @@ import (
 	"github.com/heftai/heft/internal/engine/enginetest"
 )
 
-// TestOthersGoOnWhileAPrefixIsRead: a slow store of prefixes held up every request.
-func TestOthersGoOnWhileAPrefixIsRead(t *testing.T) {
+// TestOtherRequestsContinueWhileAPrefixIsRead: a slow store of prefixes held up every request.
+func TestOtherRequestsContinueWhileAPrefixIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := engine.Request{Prompt: prompt(1, 30), MaxTokens: 5}
 		m := &enginetest.Model{Delay: time.Second}

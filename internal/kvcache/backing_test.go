@@ -180,8 +180,8 @@ func TestASmallCacheLoadsWhatFits(t *testing.T) {
 	}
 }
 
-// TestEqualCachesShareAlone: caches with another secret or layout share nothing.
-func TestEqualCachesShareAlone(t *testing.T) {
+// TestOnlyEqualCachesSharePages: caches with different secrets or layouts share no pages.
+func TestOnlyEqualCachesSharePages(t *testing.T) {
 	store := openStore(t, t.TempDir())
 	prompt := ids(42)
 	first := backedCache(t, numbered(store, 1), 32)

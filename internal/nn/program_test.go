@@ -347,8 +347,8 @@ func TestBeginRefusesBadInput(t *testing.T) {
 	}
 }
 
-// TestNormedIsWhatTheHeadReads asks for hidden states and logits of the same rows.
-func TestNormedIsWhatTheHeadReads(t *testing.T) {
+// TestHiddenStatesAfterTheNormAreTheHeadsInput requests hidden states and logits of the same rows.
+func TestHiddenStatesAfterTheNormAreTheHeadsInput(t *testing.T) {
 	x := newSteps(t, meta.CausalLMSpec{})
 	x.input.Normed = []int32{0, 0}
 	seen := &hiddenTrace{}
@@ -438,8 +438,8 @@ func TestASingleModuleIsAProgram(t *testing.T) {
 	}
 }
 
-// TestAPassGoesOnInAnotherContext hands the hidden states over, as between devices.
-func TestAPassGoesOnInAnotherContext(t *testing.T) {
+// TestAPassContinuesInAnotherContext hands the hidden states over, as between devices.
+func TestAPassContinuesInAnotherContext(t *testing.T) {
 	x := newSteps(t, meta.CausalLMSpec{})
 	if err := x.step(t, 9); err != nil {
 		t.Fatal(err)

@@ -198,9 +198,9 @@ func TestBlocksAreReversed(t *testing.T) {
 	}
 }
 
-// TestUnitsAreHeldInReverse: backward reads the units from the last to the first, each with
+// TestBackwardReadsUnitsInReverse: backward reads the units from the last to the first, each with
 // the one before it ahead, and ends where nothing below is trained.
-func TestUnitsAreHeldInReverse(t *testing.T) {
+func TestBackwardReadsUnitsInReverse(t *testing.T) {
 	const n = 2
 	root := build(t, func(b *meta.Builder) {
 		b.Runs(meta.KindSequential, nil)

@@ -277,9 +277,9 @@ func TestScratchFilesOfAKilledProcessAreRemoved(t *testing.T) {
 	}
 }
 
-// TestWithoutAFolderNothingChangedLeaves: without a folder, changed segments stay in memory, and
+// TestWithoutAFolderChangedSegmentsStayInMemory: without a folder, changed segments stay in memory, and
 // the error names the way out.
-func TestWithoutAFolderNothingChangedLeaves(t *testing.T) {
+func TestWithoutAFolderChangedSegmentsStayInMemory(t *testing.T) {
 	c := NewChanging(ChangingOptions{Limit: blockSize})
 	defer c.Close()
 	a, b := c.Add("a", blockSize, nil), c.Add("b", blockSize, nil)

@@ -55,7 +55,7 @@ func TestSlotsAreFilledWithWhatAnEarlierProcessRequested(t *testing.T) {
 	}
 }
 
-func TestFillingLeavesOutWhatIsNotReadyAndEndsWithItsContext(t *testing.T) {
+func TestFillingSkipsUnreadyLoadsAndEndsWithItsContext(t *testing.T) {
 	r, reads := newTestSlots(t, twoLayers, 8, nil)
 	r.fill(t.Context(), quiet, func(id int) bool { return id%2 == 1 })
 	if got := inSlots(r); !slices.Equal(got, []int{1, 3, 5, 7}) {
@@ -86,9 +86,9 @@ func TestAReadThatFillsASlotAndFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestSlotsThatAreBeingFilledServeAPassAndGiveTheirMemoryBack: a pass requests a load that is being
+// TestSlotsBeingFilledServeAPassAndFreeTheirMemory: a pass requests a load that is being
 // read and other loads that need the slots. Meanwhile the number of slots falls.
-func TestSlotsThatAreBeingFilledServeAPassAndGiveTheirMemoryBack(t *testing.T) {
+func TestSlotsBeingFilledServeAPassAndFreeTheirMemory(t *testing.T) {
 	started, gate := make(chan int, 64), make(chan struct{})
 	r, _ := newTestSlots(t, twoLayers, 3, func(i int) error {
 		started <- i

@@ -52,9 +52,9 @@ func TestLoadPlacesEveryRegion(t *testing.T) {
 	}
 }
 
-// TestATailIsNotReadByItself: the last few KiB of a block used to take a separate read, with its
+// TestTheLastKiBOfABlockTookASeparateRead: the last few KiB of a block used to take a separate read, with its
 // latency.
-func TestATailIsNotReadByItself(t *testing.T) {
+func TestTheLastKiBOfABlockTookASeparateRead(t *testing.T) {
 	for _, c := range []struct {
 		off, size int64
 		pieces    int

@@ -82,9 +82,9 @@ func TestMoverReadsSeveralPiecesAtOnce(t *testing.T) {
 	}
 }
 
-// TestMoverEndsAMoveOnce: for every failure at any time, done is called exactly once, with an
+// TestMoverCallsDoneOnce: for every failure at any time, done is called exactly once, with an
 // error.
-func TestMoverEndsAMoveOnce(t *testing.T) {
+func TestMoverCallsDoneOnce(t *testing.T) {
 	broken := errors.New("broken")
 	m := new(Mover)
 	m.open()
@@ -116,7 +116,7 @@ func TestMoverEndsAMoveOnce(t *testing.T) {
 	}
 }
 
-func TestMoverCancelsWhatIsNotStarted(t *testing.T) {
+func TestMoverCancelsReadsThatHaveNotStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(Mover)
 		m.Tune(1, 0)
@@ -209,8 +209,8 @@ func TestTheBackgroundPausesWhileAPassWaits(t *testing.T) {
 	})
 }
 
-// TestTheMoverKnowsWhetherItReads: also after moves that failed, or were cancelled or withdrawn.
-func TestTheMoverKnowsWhetherItReads(t *testing.T) {
+// TestMoverReportsWhetherItReads: also after moves that failed, or were cancelled or withdrawn.
+func TestMoverReportsWhetherItReads(t *testing.T) {
 	m := new(Mover)
 	m.Tune(1, 0)
 	m.open()

@@ -8,8 +8,8 @@ import (
 	"github.com/heftai/heft/loader"
 )
 
-// TestAFlawIsNoCutFile: only a memory fault is reported as a truncated tensor file.
-func TestAFlawIsNoCutFile(t *testing.T) {
+// TestOnlyMemoryFaultsAreReportedAsTruncation: other read errors do not say that the tensor file is truncated.
+func TestOnlyMemoryFaultsAreReportedAsTruncation(t *testing.T) {
 	x := &loader.Tensor{Name: "a.weight"}
 	var none []byte
 	if err := reading(x, func() { none[3] = 1 }); err == nil || strings.Contains(err.Error(), "cut short") || !strings.Contains(err.Error(), "a.weight") {

@@ -10,9 +10,9 @@ import (
 	"github.com/heftai/heft/internal/hostmem"
 )
 
-// TestLinesArePutTogether: parts of lines that are near one another, far from one another and larger than the memory
-// of a read come out one behind the other, read in any number of parts.
-func TestLinesArePutTogether(t *testing.T) {
+// TestPartsOfLinesAreJoined: parts of lines are joined in order, however far apart they are, also if they exceed the
+// memory of a read, and in any number of reads.
+func TestPartsOfLinesAreJoined(t *testing.T) {
 	for _, c := range []struct{ line, pitch, lines, off int }{
 		{128, 512, 100, 13}, {128, 512, 3, 0}, {1000, 64 << 10, 20, 4097}, {30 << 10, 64 << 10, 9, 70}, {48 << 10, 48 << 10, 5, 1},
 	} {

@@ -34,9 +34,9 @@ func savedTensors(t *testing.T, sizes ...int) (*loader.Checkpoint, []*loader.Ten
 	return c, out
 }
 
-// TestPopulateTellsOfACutFile: whether the system populates or pages are touched, a shard that was cut
-// is an error.
-func TestPopulateTellsOfACutFile(t *testing.T) {
+// TestPopulateReportsATruncatedFile: a truncated shard is an error, whether the system populates the mapping or Heft touches
+// its pages.
+func TestPopulateReportsATruncatedFile(t *testing.T) {
 	_, all := savedTensors(t, 1<<20, 1<<20)
 	var s Store
 	g := &segment{pieces: []stored.Piece{{Ranges: []stored.Range{{Tensor: all[0], Size: all[0].Size}, {Tensor: all[1], Size: all[1].Size}}}}}

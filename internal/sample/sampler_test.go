@@ -160,7 +160,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestRankCountsWhatIsAtLeastAsLikely(t *testing.T) {
+func TestRankCountsTokensThatAreAtLeastAsLikely(t *testing.T) {
 	logits := []float32{1, 5, 5, negInf, 3}
 	for id, want := range []int{4, 2, 2, 5, 3} {
 		if got := Rank(logits, int32(id)); got != want {
@@ -386,9 +386,9 @@ func TestDrawAnyAcrossBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksThatVanishAreZeroInEveryKernel: weigh leaves out blocks whose exponentials underflow, which took a millisecond a
-// token under constraints. They are what kernels make of them, 0 in each variant.
-func TestBlocksThatVanishAreZeroInEveryKernel(t *testing.T) {
+// TestBlocksThatUnderflowAreZeroInEveryKernel: weigh skips blocks whose exponentials underflow, which took a millisecond per
+// token under constraints. All kernel variants compute 0 for them.
+func TestBlocksThatUnderflowAreZeroInEveryKernel(t *testing.T) {
 	for _, variant := range kernels.Names() {
 		s := New(3*block, variant)
 		row := make([]float32, 3*block)

@@ -176,9 +176,9 @@ func TestReserveIsAskedBeforeALongWord(t *testing.T) {
 	})
 }
 
-// TestQueuedMergesAreTheSimpleOnes: long words are merged by a queue, which is tidied up when
-// it is full; the answer is that of searching for each next merge.
-func TestQueuedMergesAreTheSimpleOnes(t *testing.T) {
+// TestQueuedMergesEqualSimpleMerges: long words are merged with a queue, from which stale entries
+// are removed when it is full. The result is that of searching for each next merge.
+func TestQueuedMergesEqualSimpleMerges(t *testing.T) {
 	everyTokenizer(t, func(t *testing.T, tok *Tokenizer) {
 		b, ok := tok.model.(*bpe)
 		if !ok {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestNamesTogether: names that are entered and looked up in groups have the ids of a map, whether they are given
-// twice, removed or unknown, and however many there are.
-func TestNamesTogether(t *testing.T) {
+// TestGroupedNamesHaveTheIDsOfAMap: names that are entered and looked up in groups have the ids that a map has, also names that are given
+// twice, removed or unknown, in any number.
+func TestGroupedNamesHaveTheIDsOfAMap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, group - 1, group, group + 1, 5000} {
 		table, want := newNameList(0, 0), map[string]int32{}

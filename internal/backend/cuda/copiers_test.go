@@ -45,9 +45,9 @@ func TestCopiersCopyAllBytes(t *testing.T) {
 	}
 }
 
-// TestCopiersTellOfFaults: if a goroutine cannot read memory, its caller gets the fault, and the
+// TestCopiersReportFaults: if a goroutine cannot read memory, its caller gets the fault, and the
 // copiers continue.
-func TestCopiersTellOfFaults(t *testing.T) {
+func TestCopiersReportFaults(t *testing.T) {
 	c := newCopiers(4)
 	defer c.close()
 	mapped, err := hostmem.Alloc(nil, hostmem.Other, 1<<20)

@@ -80,9 +80,9 @@ func TestOverwrittenOperandsAreKept(t *testing.T) {
 	}
 }
 
-// TestMemoryGoesRound: the memory of one record serves the next, and shadows are
+// TestMemoryOfARecordIsReused: the memory of one record serves the next, and shadows are
 // zeros again.
-func TestMemoryGoesRound(t *testing.T) {
+func TestMemoryOfARecordIsReused(t *testing.T) {
 	r := open(t)
 	closing(t, r)
 	x := matrix(t, r, 1, 2, 3)

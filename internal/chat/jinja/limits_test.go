@@ -101,7 +101,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestLimitsAreTheCallers(t *testing.T) {
+func TestLimitsOfTheCallerApply(t *testing.T) {
 	template, err := Parse("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(depth) }}{% for i in range(turns) %}x{% endfor %}")
 	if err != nil {
 		t.Fatal(err)

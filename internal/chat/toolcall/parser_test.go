@@ -216,8 +216,8 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// TestNamesOfVLLM: a command line that worked there names families that there are.
-func TestNamesOfVLLM(t *testing.T) {
+// TestParserNamesOfVLLMExist: parser names of vLLM select the families that Heft has for them.
+func TestParserNamesOfVLLMExist(t *testing.T) {
 	for name, own := range aliases {
 		if f, err := ByName(name); err != nil || f.Name() != own {
 			t.Errorf("%s: not the family %s: %v", name, own, err)

@@ -107,7 +107,7 @@ func TestRanksOfMPIExchange(t *testing.T) {
 	}
 }
 
-func TestRanksThatDisagreeOverMPIAreTold(t *testing.T) {
+func TestRanksWithDifferentCallsOverMPIGetAnError(t *testing.T) {
 	out, err := mpirun(t, 3, "disagree")
 	if err == nil || !strings.Contains(out, "rank 2: calls all-reduce (sum of 5 float32") {
 		t.Errorf("got %v\n%s", err, out)

@@ -98,15 +98,15 @@ func TestAFailedRankIsNamed(t *testing.T) {
 }
 
 // Calls returned the failure of the world before its context was cancelled.
-func TestAFailureIsToldBeforeACallReturnsIt(t *testing.T) {
-	told := false
+func TestOnFailIsCalledBeforeACallReturnsTheFailure(t *testing.T) {
+	called := false
 	l := &Link{failing: make(chan struct{}), fails: func(error) {
 		runtime.Gosched()
-		told = true
+		called = true
 	}}
 	go l.lose(&collective.RankError{Rank: 1, Err: net.ErrClosed})
 	<-l.failing
-	if !told {
+	if !called {
 		t.Error("the calls end, and OnFail has not been called")
 	}
 }

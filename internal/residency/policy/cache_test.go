@@ -313,7 +313,7 @@ func BenchmarkRequest(b *testing.B) {
 	b.ReportMetric(100*c.Stats().HitRate(), "%hits")
 }
 
-func TestFillEvictsNothingAndWhatItBringsIsAHit(t *testing.T) {
+func TestFillEvictsNothingAndItsLoadsAreHits(t *testing.T) {
 	c := New([]Layer{{Segments: 3, Size: 1}, {Segments: 3, Size: 2}}, 4, 1)
 	c.Request(0, []int32{1})
 	for _, f := range []struct {
