@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heftai/heft/api/internal/reload"
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // A Certificate is a TLS certificate in two files. Reload and Watch read them again. It is safe for
@@ -30,13 +31,26 @@ func OpenCertificate(cert, key string) (*Certificate, error) {
 // Reload reads the files again. If it fails, the certificate does not change.
 func (c *Certificate) Reload() error {
 	seen := c.versions()
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	pair, err := c.read()
 	c.seen.Store(&seen)
 	if err != nil {
 		return fmt.Errorf("api: certificate %s with key %s: %w", c.cert, c.key, err)
 	}
 	c.now.Store(&pair)
 	return nil
+}
+
+// read reads both files, which must be regular ones: a named pipe would block.
+func (c *Certificate) read() (pair tls.Certificate, err error) {
+	cert, err := smallfile.Read(c.cert, smallfile.Config)
+	if err != nil {
+		return pair, err
+	}
+	key, err := smallfile.Read(c.key, smallfile.Config)
+	if err != nil {
+		return pair, err
+	}
+	return tls.X509KeyPair(cert, key)
 }
 
 // versions returns the versions of both files. The version of a file that cannot be read is zero.

@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/heftai/heft/api/internal/reload"
 	"github.com/heftai/heft/api/wire"
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // A Set holds the keys of a file. It is safe for concurrent use.
@@ -47,21 +47,13 @@ func Open(path string) (*Set, error) {
 
 // Reload reads the file again. If it fails, the keys do not change.
 func (s *Set) Reload() error {
-	f, err := os.Open(s.path)
+	info, err := os.Stat(s.path)
 	if err != nil {
 		return fmt.Errorf("keys: %w", err)
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	b, err := smallfile.Read(s.path, maxFile)
 	if err != nil {
 		return fmt.Errorf("keys: %w", err)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	switch {
-	case err != nil:
-		return fmt.Errorf("keys: %w", err)
-	case len(b) > maxFile:
-		return fmt.Errorf("keys: %s: the file exceeds %d bytes", s.path, maxFile)
 	}
 	list, err := parse(b)
 	s.mu.Lock()

@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode"
@@ -13,6 +12,7 @@ import (
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/api/wire"
 	"github.com/heftai/heft/internal/lora"
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // Adapters serves vLLM's endpoints that load and unload LoRA adapters. Clients can only name
@@ -100,7 +100,7 @@ func (s *Adapters) folder(name string) (string, error) {
 	if err != nil || local == "." {
 		return "", wire.Invalidf("lora_path", "Invalid value for 'lora_path': want the name of a folder below the server's --lora-dir.")
 	}
-	root, err := os.OpenRoot(s.dir)
+	root, err := smallfile.OpenRoot(s.dir)
 	if err != nil {
 		return "", &wire.Error{Message: "The server's --lora-dir cannot be read: see the log of the server.", Err: err}
 	}

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"syscall"
 
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/repl"
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // clientFlags configure how a command reaches a server.
@@ -32,7 +32,7 @@ func (f *clientFlags) client(url string) (*repl.Client, error) {
 	if f.TLSCA == "" {
 		return client, nil
 	}
-	pem, err := os.ReadFile(f.TLSCA)
+	pem, err := smallfile.Read(f.TLSCA, smallfile.Config)
 	if err != nil {
 		return nil, cmdline.Misusef("--tls-ca: %w", err)
 	}

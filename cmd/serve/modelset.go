@@ -13,6 +13,7 @@ import (
 
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/hub"
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // servedFlags name the models to serve.
@@ -124,7 +125,7 @@ func (f *servedFlags) served(as string) (list []servedModel, first int, err erro
 // files, and such folders one level below, as ORG/NAME. It omits links that lead out of the folder,
 // with a warning.
 func modelsIn(dir string) ([]servedModel, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := smallfile.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,27 @@ func TestAPipeAsConfigIsRefused(t *testing.T) {
 	}
 }
 
+// TestPipesAsFilesOfTheServerBlockedIt: a named pipe as certificate, key file or folder made the start
+// wait for a writer without a word.
+func TestPipesAsFilesOfTheServerBlockedIt(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, flags := range map[string][]string{
+		"not a regular file": {"--tls-cert", pipe, "--tls-key", pipe},
+		"keys: ":             {"--api-keys", pipe},
+		"--lora-dir: ":       {"--lora-dir", pipe},
+		"not a directory":    {"--models-dir", pipe},
+	} {
+		args := append([]string{"--port", "0", "--model", "../../loader/demo/model"}, flags...)
+		status, _, stderr := invoke(args...)
+		if status == 0 || !strings.Contains(stderr, want) || !strings.Contains(stderr, pipe) {
+			t.Errorf("%q: status %d: %s", flags, status, stderr)
+		}
+	}
+}
+
 // TestPortThatIsTaken says what to do.
 func TestPortThatIsTaken(t *testing.T) {
 	p := start(t)

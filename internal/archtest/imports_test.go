@@ -120,18 +120,18 @@ var allowed = map[string][]string{
 	"api/wire":                   {"internal/jsonscan", "api/internal/schema"}, // what all HTTP dialects share
 	"api/generate": {"api/wire", "meta", "dispatch", "text", "internal/engine", "internal/engine/holder", "internal/inuse", "internal/sample",
 		"internal/grammar/...", "internal/jsonscan", "internal/layout", "internal/smallfile"}, // constrained decoding; escapes of texts; tokenizer_config.json
-	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"},             // models for tests
-	"api/internal/foreign":        {"api/wire"},                                                                                                                                                              // fields of other servers, for all dialects
-	"api/internal/settings":       {"api/wire", "api/generate", "text", "internal/chat"},                                                                                                                     // settings that dialects read under the same names
-	"api/internal/openaijson":     {"api/wire", "api/internal/schema", "api/generate"},                                                                                                                       // what OpenAI's endpoints share
-	"api/openai":                  {"api/wire", "api/internal/foreign", "api/internal/openaijson", "api/internal/schema", "api/internal/settings", "api/generate", "text", "internal/chat", "internal/lora"}, // lora: whether a folder that a client names has an adapter
-	"api/store":                   {"internal/atomicfile"},                                                                                                                                                   // what requests leave behind, in memory or on disk
+	"internal/generatetest":       {"api/generate", "devicemap", "dispatch", "loader", "meta", "text", "loader/demo", "internal/engine", "internal/engine/enginetest", "internal/engine/holder"},                                   // models for tests
+	"api/internal/foreign":        {"api/wire"},                                                                                                                                                                                    // fields of other servers, for all dialects
+	"api/internal/settings":       {"api/wire", "api/generate", "text", "internal/chat"},                                                                                                                                           // settings that dialects read under the same names
+	"api/internal/openaijson":     {"api/wire", "api/internal/schema", "api/generate"},                                                                                                                                             // what OpenAI's endpoints share
+	"api/openai":                  {"api/generate", "api/internal/foreign", "api/internal/openaijson", "api/internal/schema", "api/internal/settings", "api/wire", "internal/chat", "internal/lora", "internal/smallfile", "text"}, // lora: whether a folder that a client names has an adapter
+	"api/store":                   {"internal/atomicfile"},                                                                                                                                                                         // what requests leave behind, in memory or on disk
 	"api/batches":                 {"api/wire", "api/internal/openaijson", "api/store", "internal/atomicfile", "internal/filelock"},
 	"api/responses":               {"api/wire", "api/generate", "api/internal/foreign", "api/internal/openaijson", "api/internal/settings", "api/store", "text"},
 	"api/messages":                {"api/wire", "api/generate", "api/internal/foreign", "api/internal/settings", "text"},
 	"api/ollama":                  {"api/wire", "api/generate", "api/internal/settings", "meta", "text"}, // meta: what lists show of a model
-	"api/keys":                    {"api/wire", "api/internal/reload"},
-	"api":                         {"api/wire", "api/internal/reload", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder", "internal/spelling", "internal/topology"}, // spelling: misspelled paths; topology: how many files may be open
+	"api/keys":                    {"api/wire", "api/internal/reload", "internal/smallfile"},
+	"api":                         {"api/wire", "api/internal/reload", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder", "internal/smallfile", "internal/spelling", "internal/topology"}, // smallfile: certificates; spelling: misspelled paths; topology: how many files may be open
 	"cmd/serve":                   {"*"},
 	"cmd/train":                   {"*"},
 	"internal/cmdline":            {"internal/errtext", "internal/spelling"},                                                                                                         // shared code of the commands

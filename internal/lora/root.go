@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // InRoot reports whether a folder below root has an adapter's files. It fails if one is missing, is no regular file, or
@@ -36,7 +38,7 @@ func BaseModel(dir string) string {
 // List returns the names of the folders in dir that have an adapter's files, sorted. Links that lead out of dir are
 // left out.
 func List(dir string) ([]string, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := smallfile.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("lora: %w", err)
 	}

@@ -1,7 +1,6 @@
 package repl
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -11,10 +10,17 @@ import (
 	"strings"
 
 	"github.com/heftai/heft/internal/atomicfile"
+	"github.com/heftai/heft/internal/smallfile"
 )
 
 // mostHistory is how many lines a history keeps.
 const mostHistory = 1000
+
+// Limits of the file: longer lines are kept in memory only.
+const (
+	maxHistoryLine = 64 << 10
+	maxHistory     = 2 * (mostHistory + 1) * maxHistoryLine
+)
 
 // A History keeps the lines that were typed, in a file that only its owner may read. It implements
 // term.History. A line that cannot be written stays in memory.
@@ -25,18 +31,13 @@ type History struct {
 
 // OpenHistory reads the history in the file at path, which need not exist.
 func OpenHistory(path string) (*History, error) {
-	b, err := os.ReadFile(path)
+	b, err := smallfile.Read(path, maxHistory)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("history: %w", err)
 	}
 	h := &History{path: path}
-	lines := bufio.NewScanner(bytes.NewReader(b))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		h.add(lines.Text())
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("history: %s: %w", path, err)
+	for line := range bytes.Lines(b) {
+		h.add(strings.TrimRight(string(line), "\r\n"))
 	}
 	if bytes.Count(b, []byte("\n")) > 2*mostHistory {
 		if err := atomicfile.WriteFile(path, []byte(strings.Join(h.lines, "\n")+"\n")); err != nil {
@@ -58,7 +59,10 @@ func (h *History) add(line string) bool {
 
 // Add appends a line, unless it is empty or the same as the last one.
 func (h *History) Add(line string) {
-	if !h.add(line) || strings.ContainsAny(line, "\r\n") {
+	if !h.add(line) || strings.ContainsAny(line, "\r\n") || len(line) > maxHistoryLine {
+		return
+	}
+	if info, err := os.Stat(h.path); err == nil && !info.Mode().IsRegular() {
 		return
 	}
 	_ = os.MkdirAll(filepath.Dir(h.path), 0o700) // OpenFile fails too then

@@ -100,6 +100,30 @@ func TestALongPastedLineWasCut(t *testing.T) {
 	}
 }
 
+// TestALongLineOfAHistoryEndedTheNextChat: a pasted line of more than 1 MiB was written to the file,
+// and the next chat did not start because of it.
+func TestALongLineOfAHistoryEndedTheNextChat(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "history")
+	h, err := OpenHistory(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Add("short")
+	h.Add(strings.Repeat("x", 2<<20))
+	if h.Len() != 2 {
+		t.Errorf("got %d lines in memory, want 2", h.Len())
+	}
+	if h, err = OpenHistory(path); err != nil || h.Len() != 1 || h.At(0) != "short" {
+		t.Errorf("got %+v, %v; want the short line", h, err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Repeat("y", 2<<20)+"\nlast\n"), 0o600); err != nil { // as older chats wrote
+		t.Fatal(err)
+	}
+	if h, err = OpenHistory(path); err != nil || h.At(0) != "last" {
+		t.Errorf("got %v, want the last line", err)
+	}
+}
+
 func TestAHistoryIsKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "history")
 	h, err := OpenHistory(path)

@@ -60,6 +60,19 @@ func Read(path string, limit int64) ([]byte, error) {
 	return readAll(f, path, limit)
 }
 
+// OpenRoot opens the folder at path. It fails with a *fs.PathError that wraps [syscall.ENOTDIR] for
+// anything else; [os.OpenRoot] blocks on a named pipe.
+func OpenRoot(path string) (*os.Root, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.OpenRoot(path)
+}
+
 // ReadFS is Read for a file of fsys.
 func ReadFS(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	if fsys == nil {
