@@ -194,6 +194,42 @@ func TestBindTied(t *testing.T) {
 	}
 }
 
+// TestAHeadStoredTwiceIsTiedIfEqual: the config ties the head, and the file has it besides the
+// embedding. transformers ties equal ones: their gradients add up, and they count once.
+func TestAHeadStoredTwiceIsTiedIfEqual(t *testing.T) {
+	cfg, err := meta.ReadConfig([]byte(`{"model_type": "llama", "tie_word_embeddings": true, "vocab_size": 700000, "hidden_size": 1, "num_hidden_layers": 1, "num_attention_heads": 1, "head_dim": 2}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		what  string
+		dtype meta.DType
+		at    int // the byte that differs, if it is not negative
+		tied  bool
+	}{
+		{"equal", meta.Float32, -1, true},
+		{"first byte", meta.Float32, 0, false},
+		{"last byte", meta.Float32, 4*700000 - 1, false},
+		{"dtype", meta.Int32, -1, false},
+	} {
+		embed, head := raw("model.embed_tokens.weight", meta.Float32, 700000, 1), raw("lm_head.weight", test.dtype, 700000, 1)
+		values, _ := embed.Bytes()
+		values = slices.Clone(values)
+		if test.at >= 0 {
+			values[test.at]++
+		}
+		head.Bytes = func() ([]byte, error) { return values, nil }
+		m, err := meta.New(cfg, inMemory(t, embed, head))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, second := m.Root.Find("model.embed_tokens").Param("weight"), m.Root.Find("lm_head").Param("weight")
+		if tied := second.Resolve() == first; tied != test.tied {
+			t.Errorf("%s: tied is %v", test.what, tied)
+		}
+	}
+}
+
 // TestBindOwnTree: a tree without sources is filled by the paths of its parameters and
 // persistent buffers; a module that stands twice is filled once.
 func TestBindOwnTree(t *testing.T) {

@@ -1,12 +1,14 @@
 package loader
 
 import (
+	"bytes"
 	"io/fs"
 	"iter"
 	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -37,6 +39,28 @@ func (c *Checkpoint) Tensor(name string) (shape []int, dtype meta.DType, ok bool
 		return t.Shape, t.DType, true
 	}
 	return nil, meta.NoDType, false
+}
+
+// EqualTensors reports whether the tensors called a and b have the same dtype, shape and bytes. It
+// reads them up to the first difference. Tensors that are missing or cannot be read are not equal.
+func (c *Checkpoint) EqualTensors(a, b string) bool {
+	x, okA := c.Lookup(a)
+	y, okB := c.Lookup(b)
+	if !okA || !okB || x.DType != y.DType || x.Format != y.Format || !slices.Equal(x.Shape, y.Shape) || x.Size != y.Size {
+		return false
+	}
+	size := min(x.Size, 1<<20)
+	p, q := make([]byte, size), make([]byte, size)
+	for at := int64(0); at < x.Size; at += size {
+		n := min(size, x.Size-at)
+		if _, err := x.ReadAt(p[:n], at); err != nil {
+			return false
+		}
+		if _, err := y.ReadAt(q[:n], at); err != nil || !bytes.Equal(p[:n], q[:n]) {
+			return false
+		}
+	}
+	return true
 }
 
 // Lookup returns the handle of the tensor called name.

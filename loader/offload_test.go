@@ -129,7 +129,7 @@ func checkOffloadName(t *testing.T, name string, raw json.RawMessage) {
 func TestOffloadKeepsOlderEntries(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"b", "a", "b"} {
-		if err := WriteOffload(dir, slices.Values([]NamedTensor{floats(name, 1, 2)})); err != nil {
+		if err := WriteOffload(dir, slices.Values([]NamedTensor{vector(name, 1, 2)})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -147,7 +147,7 @@ func TestOffloadRefusesHostileNames(t *testing.T) {
 	outside := t.TempDir()
 	dir := filepath.Join(outside, "folder")
 	for _, name := range []string{"../x", "a/b", `a\b`, "/etc/passwd", "a\x00b", strings.Repeat("n", 300), "\xff"} {
-		if err := WriteOffload(dir, slices.Values([]NamedTensor{floats(name, 1)})); err == nil {
+		if err := WriteOffload(dir, slices.Values([]NamedTensor{vector(name, 1)})); err == nil {
 			t.Errorf("%q was written", name)
 		}
 		key, _ := json.Marshal(name)
@@ -170,7 +170,7 @@ func TestOffloadRefusesHostileNames(t *testing.T) {
 
 func TestOffloadIntoSafetensors(t *testing.T) {
 	dir := t.TempDir()
-	if err := Save(dir, slices.Values([]NamedTensor{floats("w", 1, 2, 3)}), SaveOptions{}); err != nil {
+	if err := Save(dir, slices.Values([]NamedTensor{vector("w", 1, 2, 3)}), SaveOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "model.safetensors")
@@ -218,7 +218,7 @@ func TestOffloadChecksSizes(t *testing.T) {
 	if _, err := OpenOffload(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no index: %v", err)
 	}
-	if err := WriteOffload(dir, slices.Values([]NamedTensor{floats("w", 1, 2)})); err != nil {
+	if err := WriteOffload(dir, slices.Values([]NamedTensor{vector("w", 1, 2)})); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []int{0, 7, 9} {

@@ -41,7 +41,7 @@ func open(t testing.TB, path string) *Checkpoint {
 }
 
 func TestOpenPaths(t *testing.T) {
-	single, sharded := save(t, 0, floats("a", 1), floats("b", 2)), save(t, 1, floats("a", 1), floats("b", 2))
+	single, sharded := save(t, 0, vector("a", 1), vector("b", 2)), save(t, 1, vector("a", 1), vector("b", 2))
 	for _, path := range []string{
 		single, single + "/", filepath.Join(single, "model.safetensors"),
 		sharded, filepath.Join(sharded, "model.safetensors.index.json"),
@@ -118,7 +118,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestIndexWithAbsentShard(t *testing.T) {
-	dir := save(t, 1, floats("a", 1), floats("b", 2))
+	dir := save(t, 1, vector("a", 1), vector("b", 2))
 	if err := os.Remove(filepath.Join(dir, "model-00002-of-00002.safetensors")); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestTensorInTwoShards(t *testing.T) {
 		}
 		return b
 	}
-	files := map[string][]byte{"a.safetensors": encode(floats("x", 1)), "b.safetensors": encode(floats("x", 2), floats("y", 3))}
+	files := map[string][]byte{"a.safetensors": encode(vector("x", 1)), "b.safetensors": encode(vector("x", 2), vector("y", 3))}
 	for index, want := range map[string]byte{
 		`{"weight_map":{"x":"a.safetensors","y":"b.safetensors"}}`:                0x80, // 1 is 3f80
 		`{"weight_map":{"x":"b.safetensors","z":"a.safetensors"}}`:                0x00, // 2 is 4000
@@ -175,7 +175,7 @@ func TestTensorInTwoShards(t *testing.T) {
 }
 
 func TestOpenInMemory(t *testing.T) {
-	dir := save(t, 1, floats("a", 1), floats("b", 2))
+	dir := save(t, 1, vector("a", 1), vector("b", 2))
 	fsys := fstest.MapFS{"config.json": {Data: []byte("{}")}}
 	for _, name := range []string{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
@@ -218,7 +218,7 @@ func TestHubCache(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	from := save(t, 1, floats("a", 1), floats("b", 2))
+	from := save(t, 1, vector("a", 1), vector("b", 2))
 	names, _ := diskFolder(from).names()
 	for i, name := range names {
 		blob := "blob" + string(rune('a'+i))
@@ -346,9 +346,9 @@ func TestTruncatedFile(t *testing.T) {
 }
 
 func TestReplacedFile(t *testing.T) {
-	dir := save(t, 0, floats("w", 1))
+	dir := save(t, 0, vector("w", 1))
 	ck := open(t, dir)
-	if err := Save(dir, slices.Values([]NamedTensor{floats("w", 2)}), SaveOptions{}); err != nil {
+	if err := Save(dir, slices.Values([]NamedTensor{vector("w", 2)}), SaveOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := ck.Verify(); err == nil || !strings.Contains(err.Error(), "replaced") {

@@ -17,8 +17,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// floats is a vector to be written.
-func floats(name string, values ...float32) NamedTensor {
+// vector is a vector to be written.
+func vector(name string, values ...float32) NamedTensor {
 	var b []byte
 	for _, v := range values {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
@@ -177,9 +177,9 @@ func TestSaveFailureLeavesOldFiles(t *testing.T) {
 		broken[3].Bytes = func() ([]byte, error) { return nil, full }
 		short := variety(fp8)
 		short[0].Bytes = func() ([]byte, error) { return make([]byte, 3), nil }
-		twice := append(variety(fp8), floats("a.scalar", 1))
-		reserved := append(variety(fp8), floats("__metadata__", 1))
-		text := append(variety(fp8), floats("\xff", 1))
+		twice := append(variety(fp8), vector("a.scalar", 1))
+		reserved := append(variety(fp8), vector("__metadata__", 1))
+		text := append(variety(fp8), vector("\xff", 1))
 		half := append(variety(fp8), raw("half", meta.Float4E2M1, 3))
 		for i, tensors := range [][]NamedTensor{broken, short, twice, reserved, text, half} {
 			for _, limit := range []int64{0, 1} {
@@ -208,7 +208,7 @@ func TestSaveFailureLeavesOldFiles(t *testing.T) {
 
 // TestAnInterruptedSaveIsNotOpened: a process died after renaming one shard of two.
 func TestAnInterruptedSaveIsNotOpened(t *testing.T) {
-	dir := save(t, 1, floats("a", 1), floats("b", 1))
+	dir := save(t, 1, vector("a", 1), vector("b", 1))
 	index := filepath.Join(dir, "model.safetensors.index.json")
 	if err := os.Rename(index, filepath.Join(dir, ".heft-tmp-0123456789abcdef-"+filepath.Base(index))); err != nil {
 		t.Fatal(err)
@@ -216,15 +216,15 @@ func TestAnInterruptedSaveIsNotOpened(t *testing.T) {
 	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "interrupted") {
 		t.Errorf("half of a save was opened: %v", err)
 	}
-	broken := floats("b", 2)
+	broken := vector("b", 2)
 	broken.Bytes = func() ([]byte, error) { return nil, syscall.ENOSPC }
-	if err := Save(dir, slices.Values([]NamedTensor{floats("a", 2), broken}), SaveOptions{MaxShardSize: 1}); !errors.Is(err, syscall.ENOSPC) {
+	if err := Save(dir, slices.Values([]NamedTensor{vector("a", 2), broken}), SaveOptions{MaxShardSize: 1}); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a save on a full disk: %v", err)
 	}
 	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "interrupted") {
 		t.Errorf("half of a save was opened after another one failed: %v", err)
 	}
-	if err := Save(dir, slices.Values([]NamedTensor{floats("a", 2), floats("b", 2)}), SaveOptions{MaxShardSize: 1}); err != nil {
+	if err := Save(dir, slices.Values([]NamedTensor{vector("a", 2), vector("b", 2)}), SaveOptions{MaxShardSize: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if ck := open(t, dir); ck.Len() != 2 {

@@ -18,7 +18,7 @@ import (
 // took its name is not meant.
 func TestUnchanged(t *testing.T) {
 	for _, mapped := range []bool{false, true} {
-		dir := save(t, 0, floats("w", 1))
+		dir := save(t, 0, vector("w", 1))
 		ck := open(t, dir)
 		file := ck.Files()[0]
 		if h, _ := ck.Lookup("w"); mapped {
@@ -47,7 +47,7 @@ func TestUnchanged(t *testing.T) {
 		if err := os.Chtimes(file.Path, time.Time{}, info.ModTime()); err != nil {
 			t.Fatal(err)
 		}
-		if err := Save(dir, slices.Values([]NamedTensor{floats("w", 2)}), SaveOptions{}); err != nil {
+		if err := Save(dir, slices.Values([]NamedTensor{vector("w", 2)}), SaveOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := file.Unchanged(); err != nil {
@@ -60,7 +60,7 @@ func TestUnchanged(t *testing.T) {
 // one; with one other byte, another length, or a date that is older than the hash, it is not.
 func TestATouchedFileIsUnchanged(t *testing.T) {
 	for _, drop := range []bool{false, true} {
-		dir := save(t, 0, floats("w", 1, 2, 3, 4))
+		dir := save(t, 0, vector("w", 1, 2, 3, 4))
 		ck := open(t, dir)
 		file := ck.Files()[0]
 		whole, err := os.ReadFile(file.Path)
@@ -109,7 +109,7 @@ func TestATouchedFileIsUnchanged(t *testing.T) {
 // later; one that was written to never is.
 func TestAFileTouchedBeforeItIsHashedIsUnchanged(t *testing.T) {
 	needWatches(t)
-	ck := open(t, save(t, 0, floats("w", 1)))
+	ck := open(t, save(t, 0, vector("w", 1)))
 	file := ck.Files()[0]
 	whole, err := os.ReadFile(file.Path)
 	if err != nil {
@@ -158,7 +158,7 @@ func TestAFileWrittenBeforeItIsHashedIsChanged(t *testing.T) {
 		"touched and written":  func(file *File) { touch(t, file, 1) },
 		"accepted and written": func(file *File) { touch(t, file, 1); _ = file.Unchanged() },
 	} {
-		ck := open(t, save(t, 0, floats("w", 1)))
+		ck := open(t, save(t, 0, vector("w", 1)))
 		file := ck.Files()[0]
 		prepare(file)
 		info, err := os.Stat(file.Path)
@@ -192,7 +192,7 @@ func TestAFileWrittenBeforeItIsHashedIsChanged(t *testing.T) {
 // TestReadsDuringAChangeOfTheFileAreRepeated: a file that was overwritten and restored while it was
 // read has the right contents afterwards, and the bytes read from it must not be used.
 func TestReadsDuringAChangeOfTheFileAreRepeated(t *testing.T) {
-	ck := open(t, save(t, 0, floats("w", 1, 2)))
+	ck := open(t, save(t, 0, vector("w", 1, 2)))
 	file := ck.Files()[0]
 	if err := ck.HashFiles(context.Background(), false, nil); err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestAnEqualFileRenamedOverAShardEndedService(t *testing.T) {
 	needWatches(t)
 	rename := func(file *File, b []byte) { takeName(t, file, b) }
 	for _, hashed := range []bool{false, true} {
-		dir := save(t, 0, floats("w", 1, 2, 3))
+		dir := save(t, 0, vector("w", 1, 2, 3))
 		ck := open(t, dir)
 		file := ck.Files()[0]
 		whole, err := os.ReadFile(file.Path)
@@ -276,7 +276,7 @@ func takeName(t *testing.T, file *File, b []byte) {
 // TestAFileThatWasWrittenToIsNotCompared: its mapped bytes are not the original ones.
 func TestAFileThatWasWrittenToIsNotCompared(t *testing.T) {
 	needWatches(t)
-	ck := open(t, save(t, 0, floats("w", 1)))
+	ck := open(t, save(t, 0, vector("w", 1)))
 	file := ck.Files()[0]
 	whole, err := os.ReadFile(file.Path)
 	if err != nil {
@@ -295,7 +295,7 @@ func TestAFileThatWasWrittenToIsNotCompared(t *testing.T) {
 // ended service. If an earlier process has hashed it, it is compared; other bytes are still a change. Hashes of files that
 // have changed between the processes are not used.
 func TestAFileIsKnownFromAnEarlierProcess(t *testing.T) {
-	dir, folder := save(t, 0, floats("w", 1, 2, 3)), filepath.Join(t.TempDir(), "made")
+	dir, folder := save(t, 0, vector("w", 1, 2, 3)), filepath.Join(t.TempDir(), "made")
 	begin := func() (*Checkpoint, *File) {
 		ck := open(t, dir)
 		ck.KeepHashes(folder)

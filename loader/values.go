@@ -1,15 +1,18 @@
 package loader
 
 import (
+	"encoding/binary"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 
+	"github.com/heftai/heft/internal/floats"
 	"github.com/heftai/heft/meta"
 )
 
 // Values returns all elements of p in memory order: assembled from its parts, in the parameter's
-// shape and the checkpoint's dtype. If one whole tensor fills p, the bytes are the tensor's own
+// shape and the dtype that [Binding.DType] returns. If one whole tensor fills p, the bytes are the tensor's own
 // and read-only; see [Tensor.Bytes]. The error is an *Error.
 func (b *Binding) Values(p *meta.Param) (meta.DType, []byte, error) {
 	p = p.Resolve()
@@ -21,6 +24,42 @@ func (b *Binding) BufferValues(buffer *meta.Buffer) (meta.DType, []byte, error) 
 	return b.values(buffer.Name, buffer.Shape, b.BufferTensors(buffer))
 }
 
+// DType returns the dtype of p's values: the checkpoint's, or float32 if its tensors have different
+// floating-point dtypes.
+func (b *Binding) DType(p *meta.Param) meta.DType {
+	if parts := b.Tensors(p.Resolve()); len(parts) > 0 {
+		return commonDType(parts)
+	}
+	return meta.NoDType
+}
+
+func commonDType(parts []BoundTensor) meta.DType {
+	first := parts[0].Tensor.DType
+	for _, part := range parts {
+		if part.Tensor.DType != first {
+			return meta.Float32
+		}
+	}
+	return first
+}
+
+// widened returns values of dtype from as values of dtype to. ok is false if there is no such
+// conversion.
+func widened(src []byte, from, to meta.DType) (dst []byte, ok bool) {
+	if from == to {
+		return src, true
+	}
+	widen := map[meta.DType]func(uint16) float32{meta.BFloat16: floats.FromBFloat16, meta.Float16: floats.FromFloat16}[from]
+	if widen == nil || to != meta.Float32 {
+		return nil, false
+	}
+	dst = make([]byte, 0, 2*len(src))
+	for i := 0; i+1 < len(src); i += 2 {
+		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(widen(binary.LittleEndian.Uint16(src[i:]))))
+	}
+	return dst, true
+}
+
 func (b *Binding) values(name string, shape []int, parts []BoundTensor) (meta.DType, []byte, error) {
 	if len(parts) == 0 {
 		return meta.NoDType, nil, failf(b.ck.name, name, "does not belong to the model that was bound")
@@ -30,20 +69,21 @@ func (b *Binding) values(name string, shape []int, parts []BoundTensor) (meta.DT
 			return meta.NoDType, nil, failf(part.Tensor.File.label(), part.Tensor.Name, "is stored as %v, want values that are not quantised", part.Quant.Format)
 		}
 	}
-	dtype := parts[0].Tensor.DType
+	dtype := commonDType(parts)
 	if first := parts[0]; len(parts) == 1 && first.From.IsAll() && first.Into.IsAll() && !first.Transposed && first.Expert < 0 {
 		data, err := first.Tensor.Bytes()
 		return dtype, data, err
 	}
 	dst := make([]byte, dtype.Bytes(meta.Elements(shape)))
 	for _, part := range parts {
-		if part.Tensor.DType != dtype || dtype.Bits()%8 != 0 {
-			return meta.NoDType, nil, failf(part.Tensor.File.label(), part.Tensor.Name,
-				"holds %v, which cannot be put together with %v of %s", part.Tensor.DType, dtype, printable(parts[0].Tensor.Name))
-		}
 		src, err := part.Bytes()
 		if err != nil {
 			return meta.NoDType, nil, err
+		}
+		src, ok := widened(src, part.Tensor.DType, dtype)
+		if !ok || dtype.Bits()%8 != 0 {
+			return meta.NoDType, nil, failf(part.Tensor.File.label(), part.Tensor.Name,
+				"holds %v, which cannot be put together with %v of %s", part.Tensor.DType, parts[0].Tensor.DType, printable(parts[0].Tensor.Name))
 		}
 		windows := windowsOf(shape, part, dtype)
 		if size := windows[0].size; size*int64(len(windows)) != int64(len(src)) {

@@ -2,6 +2,8 @@ package loader
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -87,6 +89,28 @@ func TestValuesAndUnbind(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkTensors(t, inMemory(t, slices.Collect(again)...), tensors)
+}
+
+// TestExpertsOfSeveralDTypesAreWidened: the experts of a layer that a file stores in several dtypes
+// could be served, and not trained.
+func TestExpertsOfSeveralDTypesAreWidened(t *testing.T) {
+	expert := func(name string, dtype meta.DType, values ...byte) NamedTensor {
+		return NamedTensor{Name: name, DType: dtype, Shape: []int{1, 2}, Bytes: func() ([]byte, error) { return values, nil }}
+	}
+	p := param("experts", meta.BFloat16, []int{3, 1, 2}, meta.TensorSource{Tensor: "e.{}", Stack: 3})
+	b, err := Bind(inMemory(t, expert("e.0", meta.BFloat16, 0x80, 0x3f, 0, 0x40), expert("e.1", meta.Float32, 0, 0, 0x40, 0x40, 0, 0, 0x80, 0x40),
+		expert("e.2", meta.Float16, 0, 0x45, 0, 0x46)), &meta.Model{Root: module("", p)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dtype, got, err := b.Values(p)
+	var want []byte
+	for _, v := range []float32{1, 2, 3, 4, 5, 6} {
+		want = binary.LittleEndian.AppendUint32(want, math.Float32bits(v))
+	}
+	if err != nil || dtype != meta.Float32 || b.DType(p) != dtype || !bytes.Equal(got, want) {
+		t.Errorf("%v %x (%v), want float32 %x", dtype, got, err, want)
+	}
 }
 
 func TestUnbindRefuses(t *testing.T) {

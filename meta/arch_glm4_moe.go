@@ -24,7 +24,7 @@ func glm4MoE(f *fields, b *Builder) {
 // glm4VMoE is the text model of Glm4vMoeForConditionalGeneration: glm4_moe without norms of queries and keys.
 func glm4VMoE(f *fields, b *Builder) {
 	d := &deepseek{decoder: readDecoder(f, "Glm4vMoeText", decoderDefaults{
-		vocab: 151424, hidden: 4096, inner: 10944, layers: 46, heads: 96, kvHeads: 8, floor: true,
+		vocab: 151424, hidden: 4096, inner: 10944, layers: 46, heads: 96, kvHeads: 8,
 		context: 65536, eps: 1e-5, act: "silu", rope: ropeDefaults{theta: 10000, partial: 0.5, roundUp: true},
 	})}
 	d.wideRouter, d.finalClass = true, "Glm4vMoeRMSNorm"

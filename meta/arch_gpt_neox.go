@@ -6,7 +6,7 @@ import "strconv"
 // k and v of each head together, and rope on a part of each head. Files call the head embed_out.
 func gptNeoX(f *fields, b *Builder) {
 	d := readDecoder(f, "GPTNeoX", decoderDefaults{
-		vocab: 50432, hidden: 6144, inner: 24576, layers: 44, heads: 64,
+		vocab: 50432, hidden: 6144, inner: 24576, layers: 44, heads: 64, whole: true,
 		context: 2048, eps: 1e-5, epsField: "layer_norm_eps", act: "gelu",
 		rope: ropeDefaults{theta: 10000, thetaField: "rotary_emb_base", partial: 0.25, partialField: "rotary_pct", roundUp: true},
 	})

@@ -6,7 +6,7 @@ import "strconv"
 // layer's attention.
 func gptNeoXJapanese(f *fields, b *Builder) {
 	d := readDecoder(f.without("num_key_value_heads", "intermediate_size"), "GPTNeoXJapanese", decoderDefaults{
-		vocab: 32000, hidden: 2560, inner: 10240, layers: 32, heads: 32, headDimField: derived,
+		vocab: 32000, hidden: 2560, inner: 10240, layers: 32, heads: 32, whole: true, headDimField: derived,
 		context: 2048, eps: 1e-5, epsField: "layer_norm_eps", act: "gelu", tied: true,
 		rope: ropeDefaults{theta: 10000, thetaField: "rotary_emb_base", partial: 1, partialField: "rotary_pct"},
 	})

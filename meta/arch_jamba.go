@@ -10,7 +10,11 @@ func jamba(f *fields, b *Builder) {
 	m := &selective{class: "Jamba", act: d.act, hidden: d.hidden, norm: "JambaRMSNorm", normEps: d.normSpec.Eps}
 	m.read(f, selectiveFields{expand: "mamba_expand", state: "mamba_d_state", kernel: "mamba_d_conv", rank: "mamba_dt_rank", bias: "mamba_proj_bias", convBias: "mamba_conv_bias"})
 	attended, sparse := f.everyLayer("attn_layer", 8, 4), f.everyLayer("expert_layer", 2, 1)
-	spec := f.renamed("num_experts", "num_local_experts").experts("num_experts", 16, "num_experts_per_tok", 2)
+	f, chosen := f.renamed("num_experts", "num_local_experts"), 2
+	if f.count("num_experts", 16, 1, maxExperts) == 1 { // no layer has a router
+		f, chosen = f.without("num_experts_per_tok"), 1
+	}
+	spec := f.experts("num_experts", 16, "num_experts_per_tok", chosen)
 	spec.Router, spec.Experts, spec.Act = "router", "experts", d.act.act
 	block := BlockSpec{AttentionNorm: "input_layernorm", Attention: "mamba", MLPNorm: "pre_ff_layernorm", MLP: "feed_forward"}
 	w := wiring{block: block, finalNorm: "final_layernorm", rotary: func(*Builder) {}, layerClass: func(i int) string {

@@ -11,7 +11,7 @@ import (
 // a norm before the head.
 func modernBERTDecoder(f *fields, b *Builder) {
 	d := readDecoder(f.without("rope_parameters", "rope_scaling", "rope_theta", "num_key_value_heads"), "ModernBertDecoder", decoderDefaults{
-		vocab: 50368, hidden: 768, inner: 1152, layers: 22, heads: 12, headDimField: derived,
+		vocab: 50368, hidden: 768, inner: 1152, layers: 22, heads: 12, whole: true, headDimField: derived,
 		context: 8192, eps: 1e-5, epsField: "norm_eps", act: "gelu", actField: "hidden_activation", tied: true, rope: ropeDefaults{theta: 160000},
 	})
 	m := &modernBERT{decoder: d, bias: f.bool("attention_bias", false), mlpBias: f.bool("mlp_bias", false)}

@@ -6,7 +6,7 @@ import "math"
 // attention to a window, before its MLP.
 func recurrentGemma(f *fields, b *Builder) {
 	d := readDecoder(f, "RecurrentGemma", decoderDefaults{
-		vocab: 256000, hidden: 2560, inner: 7680, layers: 26, heads: 10, floor: true,
+		vocab: 256000, hidden: 2560, inner: 7680, layers: 26, heads: 10,
 		context: endlessContext, eps: 1e-6, act: "gelu_pytorch_tanh", actField: "hidden_activation", tied: true,
 		rope: ropeDefaults{theta: 10000, partial: 0.5, roundUp: true},
 	})

@@ -7,7 +7,7 @@ func zamba1(f *fields, b *Builder) {
 	hidden, heads := f.size("hidden_size", 3712), f.count("num_attention_heads", 16, 1, maxHeads)
 	d := readDecoder(f, "Zamba", decoderDefaults{
 		vocab: 32000, hidden: 3712, inner: 14848, layers: 76, heads: 16, kvHeads: 16, headDim: 2 * hidden / heads, headDimField: "attention_head_dim",
-		floor: true, context: 4096, eps: 1e-5, act: "gelu", tied: true, rope: ropeDefaults{theta: 10000},
+		context: 4096, eps: 1e-5, act: "gelu", tied: true, rope: ropeDefaults{theta: 10000},
 	})
 	m := &selective{class: d.class, act: f.activation("hidden_mamba_act", "silu"), hidden: d.hidden, byHead: true}
 	m.read(f, selectiveFields{expand: "mamba_expand", state: "mamba_d_state", kernel: "mamba_d_conv", rank: "mamba_dt_rank", bias: "mamba_proj_bias", convBias: "mamba_conv_bias"})

@@ -20,7 +20,7 @@ func zamba2(f *fields, b *Builder) {
 	hidden, heads := f.size("hidden_size", 2560), f.count("num_attention_heads", 32, 1, maxHeads)
 	d := readDecoder(f, "Zamba2", decoderDefaults{
 		vocab: 32000, hidden: 2560, inner: 4 * hidden, layers: 54, heads: 32, headDim: 2 * hidden / heads, headDimField: "attention_head_dim",
-		floor: true, context: context, eps: 1e-5, act: "gelu", tied: true, rope: ropeDefaults{theta: 10000},
+		context: context, eps: 1e-5, act: "gelu", tied: true, rope: ropeDefaults{theta: 10000},
 	})
 	z := &zamba{decoder: d, shared: "shared_transformer", bias: f.bool("add_bias_linear", false), mixer: zambaMixer(f, d),
 		blocks: f.count("num_mem_blocks", 1, 1, maxLayers), rank: f.size("adapter_rank", 128), adapters: f.bool("use_shared_attention_adapter", false)}

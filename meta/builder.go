@@ -188,9 +188,8 @@ func (b *Builder) wideWhere(keeps func(n *Module, p *Param) bool) {
 }
 
 // ties reports whether a parameter with the given alternative sources is the same as first. If
-// the checkpoint has only the tensors of the alternatives, they fill first. If it has both, the
-// two may differ, and transformers does not tie them; two separate parameters are then correct
-// even if they are equal.
+// the checkpoint has only the tensors of the alternatives, they fill first. If it has both, they
+// are tied if they are equal, as in transformers.
 func (t *tree) ties(first *Param, ways [][]TensorSource, w weightPlace) bool {
 	if t.header == nil {
 		return true
@@ -200,10 +199,21 @@ func (t *tree) ties(first *Param, ways [][]TensorSource, w weightPlace) bool {
 		return true
 	}
 	if _, _, both := t.header.Tensor(first.Sources[0].Tensor); both {
-		return false
+		return t.equal(sources, first.Sources)
 	}
 	t.resolve(first, sources, nil, w)
 	return true
+}
+
+// equal reports whether a and b are one plain tensor each, with equal values.
+func (t *tree) equal(a, b []TensorSource) bool {
+	values, ok := t.header.(TensorComparer)
+	if !ok || len(a) != 1 || len(b) != 1 || a[0].Quant != nil {
+		return false
+	}
+	as := a[0]
+	as.Tensor = b[0].Tensor
+	return as == b[0] && values.EqualTensors(a[0].Tensor, b[0].Tensor)
 }
 
 // Tied adds a parameter that shares its tensor with p.

@@ -37,7 +37,7 @@ type decoderDefaults struct {
 	vocab, hidden, inner   int
 	layers, heads, kvHeads int  // kvHeads 0: as many as heads
 	headDim                int  // 0: hidden / heads
-	floor                  bool // hidden / heads is rounded down
+	whole                  bool // hidden / heads has no remainder; elsewhere it is rounded down
 	context                int
 	eps                    float64
 	act                    string
@@ -102,7 +102,7 @@ func (d *decoder) readHeads(f *fields, def decoderDefaults) {
 	}
 	field := or(def.headDimField, "head_dim")
 	if d.headDim = def.headDim; d.headDim == 0 || f.null(field) {
-		if d.headDim = d.hidden / d.heads; !f.has(field) && (d.headDim == 0 || d.hidden%d.heads != 0 && !def.floor) {
+		if d.headDim = d.hidden / d.heads; !f.has(field) && (d.headDim == 0 || d.hidden%d.heads != 0 && def.whole) {
 			f.fail("num_attention_heads", "%d does not divide the hidden size of %d", d.heads, d.hidden)
 		}
 	}

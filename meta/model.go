@@ -29,3 +29,10 @@ type Model struct {
 type CheckpointHeader interface {
 	Tensor(name string) (shape []int, dtype DType, ok bool)
 }
+
+// TensorComparer is implemented by a [CheckpointHeader] that can read values. New then ties a head
+// to an equal embedding, as transformers does, if the config ties them and the checkpoint has both.
+// Without it, New makes two parameters of them.
+type TensorComparer interface {
+	EqualTensors(a, b string) bool
+}

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"maps"
 	"math"
 )
@@ -332,16 +333,15 @@ func (r *RopeSpec) frequencies(length int) (inv []float32, attentionScale float6
 // powers returns base^(2i/Divisor).
 func (r *RopeSpec) powers(base float32) []float32 {
 	pow := make([]float32, (r.Dim+1)/2)
-	divisor := r.Dim
-	if r.Divisor != 0 {
-		divisor = r.Divisor
-	}
 	for i := range pow {
-		exponent := float32(2*i) / float32(divisor)
+		exponent := float32(2*i) / float32(r.stated())
 		pow[i] = float32(math.Pow(float64(base), float64(exponent)))
 	}
 	return pow
 }
+
+// stated returns the number of dimensions of the config, which is odd if Dim was rounded up.
+func (r *RopeSpec) stated() int { return cmp.Or(r.Divisor, r.Dim) }
 
 func inverse(x []float32) []float32 {
 	for i := range x {
@@ -356,7 +356,7 @@ func (r *RopeSpec) dynamicBase(length int) float32 {
 		return float32(r.Theta)
 	}
 	grown := float32(r.Factor)*float32(length)/float32(r.Max) - float32(r.Factor-1)
-	return float32(r.Theta) * float32(math.Pow(float64(grown), float64(r.Dim)/float64(r.Dim-2)))
+	return float32(r.Theta) * float32(math.Pow(float64(grown), float64(r.stated())/float64(r.stated()-2)))
 }
 
 // llama3 divides low frequencies by the factor, keeps high ones, and interpolates between the two.
@@ -385,13 +385,14 @@ func (r *RopeSpec) yarn() ([]float32, float64) {
 	if !r.NoTruncate {
 		low, high = math.Floor(low), math.Ceil(high)
 	}
-	low, high = max(low, 0), min(high, float64(r.Dim-1))
+	low, high = max(low, 0), min(high, float64(r.stated()-1))
 	if low == high {
 		high += 0.001 // the reference's guard against a ramp of zero width
 	}
 	inv := r.powers(float32(r.Theta))
 	for i, pow := range inv {
-		ramp := (float32(i) - float32(low)) / float32(high-low)
+		at := min(i, r.stated()/2-1) // of 3 dimensions, the reference has one ramp for both frequencies
+		ramp := (float32(at) - float32(low)) / float32(high-low)
 		kept := 1 - min(max(ramp, 0), 1)
 		divided := float32(1 / float32(float32(r.Factor)*pow))
 		inv[i] = float32(divided*(1-kept)) + float32(float32(1/pow)*kept)
@@ -410,7 +411,7 @@ func (r *RopeSpec) yarn() ([]float32, float64) {
 // correctionDim returns the dimension that completes the given number of turns within the trained
 // length.
 func (r *RopeSpec) correctionDim(turns float64) float64 {
-	return float64(r.Dim) * math.Log(float64(r.Original)/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))
+	return float64(r.stated()) * math.Log(float64(r.Original)/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))
 }
 
 func yarnScale(factor, mscale float64) float64 {

@@ -3,6 +3,7 @@ package meta
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/heftai/heft/internal/golden"
@@ -52,6 +53,23 @@ func TestFrequencies(t *testing.T) {
 	}
 	if exact < all*9/10 {
 		t.Errorf("only %d of %d frequencies are the very same", exact, all)
+	}
+}
+
+// TestRopesThatDependOnOddDimensions: dynamic and YaRN ropes took the even number that an odd number of
+// dimensions is rounded up to. With 3, transformers makes one ramp of YaRN for both frequencies.
+func TestRopesThatDependOnOddDimensions(t *testing.T) {
+	for _, c := range []struct {
+		fields string
+		want   []float64
+	}{
+		{`"head_dim": 10, "max_position_embeddings": 16, "rope_scaling": {"rope_type": "dynamic", "factor": 2}`, []float64{1, 9.9684e-03, 9.9370e-05}},
+		{`"head_dim": 6, "rope_theta": 500, "rope_scaling": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 8}`, []float64{1, 0.0158740}},
+	} {
+		inv, _ := ropeOf(t, build(t, []byte(`{"model_type": "glm", "partial_rotary_factor": 0.5, `+c.fields+`}`))).Frequencies(40)
+		if !slices.EqualFunc(inv, c.want, func(got float32, want float64) bool { return math.Abs(float64(got)/want-1) < 1e-4 }) {
+			t.Errorf("%s: frequencies %v, want %v", c.fields, inv, c.want)
+		}
 	}
 }
 

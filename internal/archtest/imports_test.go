@@ -73,7 +73,7 @@ var allowed = map[string][]string{
 	"internal/gguf":                {},                                            // the header of a file
 	"internal/gguf/gguftest":       {"internal/atomicfile", "internal/gguf"},
 	"internal/gguf/folder":         {"meta", "internal/gguf"}, // meta: what conventions its tensors have
-	"loader":                       {"meta", "internal/gguf", "internal/gguf/folder", "internal/hostmem", "internal/atomicfile", "internal/hubcache", "internal/jsonscan", "internal/smallfile"},
+	"loader":                       {"meta", "internal/gguf", "internal/gguf/folder", "internal/hostmem", "internal/atomicfile", "internal/hubcache", "internal/jsonscan", "internal/smallfile", "internal/floats"},
 	"internal/floats":              {}, // scalars of short formats
 	"internal/tensor":              {"meta", "internal/floats"},
 	"internal/backend":             {"meta", "internal/tensor"},                                                                                      // meta: the specs of norms and routers are the operations' arguments

@@ -76,7 +76,7 @@ func (m *Model) unbind(values func(*tensor.Parameter) ([]byte, error), change fu
 	frozen, buffers := m.frozenAndBuffers()
 	return loader.Unbind(m.meta, func(path string) (meta.DType, func() ([]byte, error)) {
 		if f := frozen[path]; f != nil {
-			return m.base.binding.Tensors(f)[0].Tensor.DType, func() ([]byte, error) {
+			return m.base.binding.DType(f), func() ([]byte, error) {
 				dtype, data, err := m.base.binding.Values(f)
 				if err != nil {
 					return nil, err

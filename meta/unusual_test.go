@@ -1,0 +1,32 @@
+package meta
+
+import "testing"
+
+// TestJambaOfOneExpertHasNoRouter: num_experts_per_tok is 2 by default, and was more than the one
+// expert has.
+func TestJambaOfOneExpertHasNoRouter(t *testing.T) {
+	m, err := newFrom(`{"model_type": "jamba", "num_experts": 1, "num_hidden_layers": 8}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, n := range m.Root.Walk() {
+		if n.Class == "JambaSparseMoeBlock" {
+			t.Errorf("%s is an MoE layer", path)
+		}
+	}
+}
+
+// TestRemaindersOfHiddenSizesAreLeftOut: transformers rounds hidden_size / num_attention_heads down, as in
+// phi3, qwen2 and olmo2.
+func TestRemaindersOfHiddenSizesAreLeftOut(t *testing.T) {
+	for _, kind := range []string{"phi3", "qwen2", "olmo2", "mistral", "granite", "starcoder2", "nemotron"} {
+		m, err := newFrom(`{"model_type": "` + kind + `", "hidden_size": 35, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 1}`)
+		if err != nil {
+			t.Errorf("%s: %v", kind, err)
+			continue
+		}
+		if s := m.Root.Find("model.layers.0.self_attn").Spec.(*AttentionSpec); s.HeadDim != 8 {
+			t.Errorf("%s: heads of %d, want 8", kind, s.HeadDim)
+		}
+	}
+}
