@@ -95,11 +95,16 @@ func TestAccumulationReadAStreamedBaseTwiceABatch(t *testing.T) {
 		if got != want {
 			t.Errorf("accumulation of %s: another adapter, optimizer state or log", accumulate)
 		}
-		if each, first := r.DiskBytes/int64(r.Steps), one.DiskBytes/int64(one.Steps); each > first+first/8 {
+		if each, first := r.DiskBytes/int64(r.Steps), one.DiskBytes/int64(one.Steps); each > leeway(first) {
 			t.Errorf("accumulation of %s reads %d bytes a step, want %d as without", accumulate, each, first)
 		}
 	}
 }
+
+// leeway returns the most bytes that a step may read where another one reads the given number. Whether an embedding is still in
+// memory when the next step begins depends on time, and is up to a fifth of the reads of these models. One more forward sweep would
+// be half.
+func leeway(bytes int64) int64 { return bytes + bytes*2/5 }
 
 // TestPreferenceMethodsReadAStreamedBaseTwiceABatch: with --method dpo, orpo, kto, reward and grpo too, a step reads the base
 // once forwards and once backwards, including the passes of the reference, and leaves the adapter of a base in memory.
@@ -126,7 +131,7 @@ func TestPreferenceMethodsReadAStreamedBaseTwiceABatch(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: another adapter or loss", method)
 		}
-		if read > least+least/8 || least == 0 {
+		if read > leeway(least) || least == 0 {
 			t.Errorf("%s reads %d bytes a step of 3 batches, want those of one without a reference, %d", method, read, least)
 		}
 	}
