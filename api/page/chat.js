@@ -15,13 +15,20 @@ export const isRunning = id => running !== null && (!id || running.chat.id === i
 /** open shows a conversation. An answer that streams into another one goes on. */
 export function open(other) {
   chat = running?.chat.id === other.id ? running.chat : other;
+  $('unkept').hidden = true;
   draw();
 }
 
 function save() {
   chat.updated = Date.now();
-  store.keep(chat);
+  keep(chat);
   hooks.changed();
+}
+
+/** keep saves a conversation, and says so if it is too large. */
+export function keep(c) {
+  const kept = store.keep(c);
+  if (c === chat) $('unkept').hidden = kept;
 }
 
 // --- turns
@@ -212,7 +219,7 @@ function finish(mine) {
   running = null;
   if (!message.content && !message.reasoning && !message.error && !message.note) message.note = 'no answer';
   mine.chat.updated = Date.now();
-  if (!mine.deleted) store.keep(mine.chat);
+  if (!mine.deleted) keep(mine.chat);
   hooks.changed();
   if (chat === mine.chat) {
     fill(log().lastElementChild, message, chat.messages.length - 1); // in place: the reader may be in the middle of it

@@ -1,6 +1,7 @@
 // The page: wires the conversation, its settings, the model's map and the keyboard.
 import {$, el, download} from './dom.js';
 import {get, hasKey, setKey, onUnauthorized} from './server.js';
+import {local, lasts, remember} from './storage.js';
 import * as store from './store.js';
 import * as chats from './chat.js';
 import * as settings from './settings.js';
@@ -20,7 +21,7 @@ async function showModels() {
     $('model').replaceChildren(...models.map(m => el('option', {value: m.id}, m.id + label(m))));
     $('model').hidden = false;
     $('model').disabled = models.length < 2;
-    choose(before || chats.chat.model || localStorage.getItem('heft.model'));
+    choose(before || chats.chat.model || local.getItem('heft.model'));
     await map.showPlan();
   } catch (e) {
     if (e.status !== 401) status(e.message);
@@ -45,7 +46,7 @@ function showNoChat() {
 }
 
 $('model').addEventListener('change', () => {
-  localStorage.setItem('heft.model', $('model').value);
+  remember(local, 'heft.model', $('model').value);
   choose($('model').value);
   reconnect();
 });
@@ -195,17 +196,17 @@ function theme(t) {
 
 $('theme').addEventListener('click', () => {
   const next = themes[(themes.indexOf(document.documentElement.dataset.theme) + 1) % themes.length];
-  localStorage.setItem('heft.theme', next);
+  remember(local, 'heft.theme', next);
   theme(next);
 });
 
 // --- start
 
-theme(themes.includes(localStorage.getItem('heft.theme')) ? localStorage.getItem('heft.theme') : 'auto');
+theme(themes.includes(local.getItem('heft.theme')) ? local.getItem('heft.theme') : 'auto');
 settings.start((system, values) => {
   chats.chat.system = system;
   chats.chat.settings = values;
-  if (chats.chat.messages.length) store.keep(chats.chat);
+  if (chats.chat.messages.length) chats.keep(chats.chat);
 });
 chats.use({
   changed: () => chats.drawList(show),
@@ -222,6 +223,7 @@ store.onOtherTab(id => {
   chats.drawList(show);
 });
 window.addEventListener('pagehide', chats.leave);
+if (!lasts()) $('where').textContent = 'This browser allows no storage: conversations last until the page is closed.';
 show(store.all()[0] || store.fresh());
 const reconnect = map.watch(status, showModels); // a server that was restarted may have other models
 showModels().then(() => { if (!$('text').disabled && !$('key-dialog').open) $('text').focus(); });

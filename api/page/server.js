@@ -1,6 +1,8 @@
 // Requests to the server: the API key, JSON, and server-sent events.
 
-let key = sessionStorage.getItem('heft.key') || '';
+import {session, remember} from './storage.js';
+
+let key = session.getItem('heft.key') || '';
 let ask = () => {};
 
 /** onUnauthorized sets what is done when the server wants a key. */
@@ -10,7 +12,7 @@ export const hasKey = () => key !== '';
 
 export function setKey(k) {
   key = k;
-  sessionStorage.setItem('heft.key', k);
+  remember(session, 'heft.key', k);
 }
 
 /** ServerError is an answer that is not 2xx. */

@@ -1,5 +1,6 @@
 // Conversations in the browser's local storage, each under a key of its own, so that two tabs do not
 // overwrite each other's. The oldest leave when there are too many.
+import {local} from './storage.js';
 
 const PREFIX = 'heft.chat.';
 export const MOST = 100;          // conversations
@@ -8,10 +9,10 @@ const MOST_LENGTH = 4_000_000;    // UTF-16 units of all of them; browsers allow
 /** all returns the conversations, the last used one first. Damaged ones are skipped. */
 export function all() {
   const list = [];
-  for (const key of Object.keys(localStorage)) {
+  for (const key of local.keys()) {
     if (!key.startsWith(PREFIX)) continue;
     try {
-      const chat = JSON.parse(localStorage.getItem(key));
+      const chat = JSON.parse(local.getItem(key));
       if (chat.id && Array.isArray(chat.messages)) list.push(chat);
     } catch { /* not ours */ }
   }
@@ -25,15 +26,17 @@ export function fresh(like) {
     model: like?.model || '', system: like?.system || '', settings: {...like?.settings}, messages: []};
 }
 
-/** keep saves a conversation, and removes the oldest ones that have no room beside it. */
+/** keep saves a conversation, and removes the oldest ones that have no room beside it. It returns false if the conversation
+ * is too large for the browser; the others then stay, and so does what was saved of it before. */
 export function keep(chat) {
   const text = JSON.stringify(chat);
+  if (text.length > MOST_LENGTH) return false;
   const others = all().filter(c => c.id !== chat.id);
   let length = text.length + others.reduce((n, c) => n + JSON.stringify(c).length, 0);
   while (others.length && (others.length >= MOST || length > MOST_LENGTH)) length -= drop(others);
   for (;;) {
     try {
-      localStorage.setItem(PREFIX + chat.id, text);
+      local.setItem(PREFIX + chat.id, text);
       return true;
     } catch {
       if (!others.length) return false; // it is larger than the browser allows
@@ -48,7 +51,7 @@ function drop(list) {
   return JSON.stringify(oldest).length;
 }
 
-export function remove(id) { localStorage.removeItem(PREFIX + id); }
+export function remove(id) { local.removeItem(PREFIX + id); }
 
 /** onOtherTab calls f(id) when another tab has changed a conversation, or all. */
 export function onOtherTab(f) {
