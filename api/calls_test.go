@@ -178,7 +178,7 @@ func speaker(t *testing.T, name string) generatetest.Speaker {
 	return generatetest.Speaker{}
 }
 
-func TestWithoutTools(t *testing.T) {
+func TestCallMarkupIsContentWithoutTools(t *testing.T) {
 	m := generatetest.Speaking(t, speaker(t, "hermes"), engine.Options{})
 	_, markup, _ := strings.Cut(speaker(t, "hermes").Says, "</think>\n\n")
 	want := spoken{markup, "Where? There.", nil, "stop"}
@@ -211,7 +211,7 @@ func TestAllowedToolsOfAChat(t *testing.T) {
 	}
 }
 
-func TestWhatOfAnAnswerIsShown(t *testing.T) {
+func TestOneCallAndNoReasoningWhereTheRequestSaysSo(t *testing.T) {
 	m := generatetest.Speaking(t, speaker(t, "hermes"), engine.Options{})
 	all := speakers[0].want
 	if got, want := hear(t, m, asked(obj{"parallel_tool_calls": false})), (spoken{all.Content, all.Reasoning, all.Calls[:1], "tool_calls"}); !reflect.DeepEqual(got, want) {
@@ -253,8 +253,8 @@ func TestStopStringsAreOfTheContent(t *testing.T) {
 	}
 }
 
-// TestBrokenCalls: a truncated call does not ask the client to run it.
-func TestBrokenCalls(t *testing.T) {
+// TestATruncatedCallIsNotRun: a truncated call does not ask the client to run it.
+func TestATruncatedCallIsNotRun(t *testing.T) {
 	says := generatetest.Speaker{Template: hermesTemplate, Says: `<tool_call>{"name": "weather", "arguments": {"city": Oslo}}</tool_call>`}
 	got := hear(t, generatetest.Speaking(t, says, engine.Options{}), asked(nil))
 	if len(got.Calls) != 1 || json.Valid([]byte(got.Calls[0].Arguments)) || got.Finish != "stop" || got.Content != "}}</tool_call>" {
@@ -271,8 +271,8 @@ func TestBrokenCalls(t *testing.T) {
 	}
 }
 
-// TestLateIDs: an id behind the arguments is the call's where nothing has been sent yet.
-func TestLateIDs(t *testing.T) {
+// TestACallIDAfterTheArgumentsIsUsed: an id behind the arguments is the call's where nothing has been sent yet.
+func TestACallIDAfterTheArgumentsIsUsed(t *testing.T) {
 	s := serve(t, generatetest.Speaking(t, speaker(t, "mistral"), engine.Options{}))
 	if id := at(s.answers(chat, asked(nil))[0], "message", "tool_calls", 0, "id"); id != "abcdefghi" {
 		t.Errorf("id %v", id)

@@ -76,9 +76,9 @@ func piecedChoices(t *testing.T, data []string, n int) (all []choice, usage any)
 	return all, usage
 }
 
-// TestChoicesWithCallsStreamAsAtOnce: several choices of one request with tools, forced and not, cut off and not: each
+// TestStreamedChoicesWithCallsEqualWholeOnes: several choices of one request with tools, forced and not, cut off and not: each
 // has the same calls, ids, log-probabilities and end in a stream as in a whole answer, and so has their usage.
-func TestChoicesWithCallsStreamAsAtOnce(t *testing.T) {
+func TestStreamedChoicesWithCallsEqualWholeOnes(t *testing.T) {
 	named := obj{"type": "function", "function": obj{"name": "get_time"}}
 	for name, template := range notations {
 		s := serve(t, randomCaller(t, template))
@@ -121,9 +121,9 @@ func TestChoicesWithCallsStreamAsAtOnce(t *testing.T) {
 	}
 }
 
-// TestCallsOfOtherDialectsStreamAsAtOnce: forced and free calls of a model of random logits in messages and responses
+// TestStreamedCallsOfOtherDialectsEqualWholeOnes: forced and free calls of a model of random logits in messages and responses
 // are the same in a stream as in a whole answer.
-func TestCallsOfOtherDialectsStreamAsAtOnce(t *testing.T) {
+func TestStreamedCallsOfOtherDialectsEqualWholeOnes(t *testing.T) {
 	schemas := []obj{{"name": "get_weather", "input_schema": json.RawMessage(weatherSchema)}, {"name": "get_time", "input_schema": json.RawMessage(timeSchema)}}
 	var functions []obj
 	for _, tool := range callable(false) {

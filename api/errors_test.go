@@ -223,7 +223,7 @@ func TestBodyTooLarge(t *testing.T) {
 	checkError(t, status, got, http.StatusRequestEntityTooLarge, nil, "request_too_large", "too large")
 }
 
-func TestWithoutATokenizer(t *testing.T) {
+func TestTextWithoutATokenizerIsA400(t *testing.T) {
 	s := serve(t, generatetest.Fake(t, &enginetest.Model{}, engine.Options{}))
 	for _, c := range []struct {
 		name, path, param, message string

@@ -192,9 +192,9 @@ func TestMessagesWithASchema(t *testing.T) {
 	}
 }
 
-// TestMessagesSentAtOnceAreCounted: an answer that is collected waits for memory and fails without it; a stream
+// TestCollectedMessagesReserveMemory: an answer that is collected waits for memory and fails without it; a stream
 // keeps nothing. Errors for a full server have Anthropic's status.
-func TestMessagesSentAtOnceAreCounted(t *testing.T) {
+func TestCollectedMessagesReserveMemory(t *testing.T) {
 	m := generatetest.Spoken(t, &enginetest.Model{MaxLen: 1 << 17, Pages: 1 << 17}, engine.Options{})
 	s := messages.New(generate.NewModels(m))
 	h := wire.NewMemory(256<<10, nil).Limit(func(*http.Request) wire.ErrorWriter { return messages.WriteError })(http.HandlerFunc(s.Create))

@@ -302,8 +302,8 @@ func TestKeepAlive0Unloads(t *testing.T) {
 	}
 }
 
-// TestKeepAlive0LoadsNothing: a model that was not loaded was loaded in order to be unloaded.
-func TestKeepAlive0LoadsNothing(t *testing.T) {
+// TestKeepAlive0LoadedAModelToUnloadIt: a model that was not loaded was loaded in order to be unloaded.
+func TestKeepAlive0LoadedAModelToUnloadIt(t *testing.T) {
 	s := newShelf(t, generate.ModelsOptions{}, nil, nil, "a")
 	for path, body := range map[string]obj{"/api/generate": {"model": "a:latest"}, "/api/chat": {"messages": []obj{}}} {
 		body["keep_alive"] = 0

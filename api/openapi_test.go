@@ -194,8 +194,8 @@ func TestDocumentHasTheFormatsOfCustomTools(t *testing.T) {
 	}
 }
 
-// TestAnswersAreOfTheDocument: real answers satisfy the schemas.
-func TestAnswersAreOfTheDocument(t *testing.T) {
+// TestAnswersMatchTheirOpenAPISchemas: real answers satisfy the schemas.
+func TestAnswersMatchTheirOpenAPISchemas(t *testing.T) {
 	paths := documentOf(t)["paths"].(obj)
 	s := serveDemo(t)
 	for _, c := range []struct {

@@ -8,9 +8,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestPageLeavesTheReaderWhereHeIs: the end of an answer jumped to its end and folded the reasoning, for those who
+// TestPageEndOfAnAnswerMovedTheReader: the end of an answer jumped to its end and folded the reasoning, for those who
 // had scrolled up or opened it. Code that streamed in lost its scroll position with every token.
-func TestPageLeavesTheReaderWhereHeIs(t *testing.T) {
+func TestPageEndOfAnAnswerMovedTheReader(t *testing.T) {
 	tab := browser(t)
 	code := "```\n" + strings.Repeat("and on\n", 70) + "```"
 	openPage(t, tab, speaking(t, "<think>Hm.</think>"+code, 20*time.Millisecond))

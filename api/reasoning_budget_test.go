@@ -75,9 +75,9 @@ func TestMessagesBudgetWasNotEnforced(t *testing.T) {
 	}
 }
 
-// TestABegunMarkerWasForcedWhole: a budget that ends while the model spells the marker lets it end the marker; the
+// TestABudgetRepeatedTheMarkerThatTheModelHadBegun: a budget that ends while the model spells the marker lets it end the marker; the
 // beginning stayed in the reasoning.
-func TestABegunMarkerWasForcedWhole(t *testing.T) {
+func TestABudgetRepeatedTheMarkerThatTheModelHadBegun(t *testing.T) {
 	s := serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Says: "<think>one</think>Yes."}, engine.Options{}))
 	for budget := range 12 {
 		status, whole := s.object(http.MethodPost, "/v1/chat/completions", obj{"messages": []obj{{"role": "user", "content": "Hi"}}, "max_tokens": 60, "thinking_token_budget": budget})
@@ -100,8 +100,8 @@ func TestTwoBudgetsOfReasoning(t *testing.T) {
 	}
 }
 
-// TestAForbiddenMarker: a request that forbids the marker which its budget forces ends in an error that says so.
-func TestAForbiddenMarker(t *testing.T) {
+// TestABudgetWhoseMarkerIsForbiddenIsAnError: a request that forbids the marker which its budget forces ends in an error that says so.
+func TestABudgetWhoseMarkerIsForbiddenIsAnError(t *testing.T) {
 	s := serve(t, generatetest.Speaking(t, generatetest.Speaker{Template: hermesTemplate, Special: []string{"<think>", "</think>"}, Says: "<think>one two</think>Yes."}, engine.Options{}))
 	status, whole := s.object(http.MethodPost, "/v1/chat/completions", obj{"messages": []obj{{"role": "user", "content": "Hi"}}, "max_tokens": 60,
 		"thinking_token_budget": 2, "bad_words": []string{"</think>"}})

@@ -59,8 +59,8 @@ func TestResponsesNameWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestResponsesTakeWhatAsksForNothing: values that clients send without a meaning.
-func TestResponsesTakeWhatAsksForNothing(t *testing.T) {
+// TestResponsesIgnoreParametersWithoutEffect: values that clients send without a meaning.
+func TestResponsesIgnoreParametersWithoutEffect(t *testing.T) {
 	s := serve(t, generatetest.Spoken(t, &enginetest.Model{}, engine.Options{}))
 	for _, more := range []string{`"background": false`, `"conversation": null`, `"tools": []`, `"tools": null, "tool_choice": "auto"`, `"tool_choice": "none"`, `"text": {"format": {"type": "text"}, "verbosity": "medium"}`,
 		`"include": []`, `"include": ["reasoning.encrypted_content", "file_search_call.results"]`, `"reasoning": {"effort": null, "summary": "auto"}`, `"reasoning": {}`, `"service_tier": "auto"`,

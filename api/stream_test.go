@@ -188,9 +188,9 @@ func TestOverloadAndDraining(t *testing.T) {
 	}
 }
 
-// TestMoreThanAllPlacesIsNoOverload: what could never be accepted asked to be tried again, and
+// TestRequestsLargerThanTheQueueWereA503: what could never be accepted asked to be tried again, and
 // embeddings of a few texts needed a place each.
-func TestMoreThanAllPlacesIsNoOverload(t *testing.T) {
+func TestRequestsLargerThanTheQueueWereA503(t *testing.T) {
 	m := generatetest.Fake(t, &enginetest.Model{}, engine.Options{MaxBatch: 2, MaxQueue: 1})
 	s := serve(t, m)
 	prompts := [][]int{{1}, {2}, {3}, {4}}

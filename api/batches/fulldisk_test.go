@@ -104,9 +104,9 @@ func (s *Server) kept(t *testing.T, k *keptBatch) batch {
 	return on.Batch
 }
 
-// TestTheLastStateOfABatchHasRoom: a disk that others fill while a batch runs left the batch "in_progress" in its file,
+// TestAFullDiskLeftABatchInProgress: a disk that others fill while a batch runs left the batch "in_progress" in its file,
 // and its results without a description.
-func TestTheLastStateOfABatchHasRoom(t *testing.T) {
+func TestAFullDiskLeftABatchInProgress(t *testing.T) {
 	disk := testenv.SmallDisk(t, 1<<20)
 	full := false
 	filling := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -108,8 +108,8 @@ func checkCustomTexts(t *testing.T, m *Model, definition string, matches func(st
 	}
 }
 
-// TestInputsAreReadAsJSONHasThem: escapes in pieces, pairs of surrogates and halves of them.
-func TestInputsAreReadAsJSONHasThem(t *testing.T) {
+// TestCustomToolInputsAreUnescapedInPieces: escapes in pieces, pairs of surrogates and halves of them.
+func TestCustomToolInputsAreUnescapedInPieces(t *testing.T) {
 	for arguments, want := range map[string]string{
 		`{"input": "a\"\\\/\b\f\n\r\tb"}`:              "a\"\\/\b\f\n\r\tb",
 		` { "input" :"\u00e9\uD83D\ude42é🙂" , "x": 1}`: "é🙂é🙂",

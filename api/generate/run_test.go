@@ -203,7 +203,7 @@ func TestPromptIsScoredOnce(t *testing.T) {
 	}
 }
 
-func TestScoringAlone(t *testing.T) {
+func TestPromptLogProbsWithoutCompletion(t *testing.T) {
 	m, _ := saying(t, "one")
 	got, usage := readAll(t, m, generate.Request{Prompt: []int32{7, 8, 9}, PromptLogProbs: true})
 	if len(got[0].prompt) != 3 || len(got[0].tokens) != 0 || got[0].finish != generate.FinishLength || usage.Completion != 0 {

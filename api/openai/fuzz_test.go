@@ -95,8 +95,8 @@ func FuzzChatRequest(f *testing.F) {
 	})
 }
 
-// TestSilentStreamsShowThatTheyLive: a long prompt does not look like a dead connection.
-func TestSilentStreamsShowThatTheyLive(t *testing.T) {
+// TestStreamsSendKeepAlivesDuringLongPrompts: a stream is not silent while a long prompt is computed.
+func TestStreamsSendKeepAlivesDuringLongPrompts(t *testing.T) {
 	m := generatetest.Spoken(t, &enginetest.Model{Delay: 60 * time.Millisecond}, engine.Options{})
 	s := New(generate.NewModels(m))
 	s.keepAlive = 5 * time.Millisecond
@@ -115,8 +115,9 @@ func TestSilentStreamsShowThatTheyLive(t *testing.T) {
 	}
 }
 
-// TestHiddenThoughtsShowThatTheyLive: a model that thinks unseen does not look dead either.
-func TestHiddenThoughtsShowThatTheyLive(t *testing.T) {
+// TestStreamsWithHiddenReasoningSendKeepAlives: a stream that hides the reasoning is not silent while the
+// model reasons.
+func TestStreamsWithHiddenReasoningSendKeepAlives(t *testing.T) {
 	m := generatetest.Speaking(t, generatetest.Speaker{Template: "<think>", Says: "a rather long thought</think>Yes.", Delay: 4 * time.Millisecond}, engine.Options{})
 	s := New(generate.NewModels(m))
 	s.keepAlive = 20 * time.Millisecond
@@ -130,8 +131,8 @@ func TestHiddenThoughtsShowThatTheyLive(t *testing.T) {
 	}
 }
 
-// TestServerErrorsHideNothing: an error of unknown kind is the server's, with its reason.
-func TestServerErrorsHideNothing(t *testing.T) {
+// TestErrorsOfUnknownKindAre500WithTheReason: an error of unknown kind is the server's, with its reason.
+func TestErrorsOfUnknownKindAre500WithTheReason(t *testing.T) {
 	w := httptest.NewRecorder()
 	WriteError(w, errors.New("torn"))
 	if body := w.Body.String(); w.Code != 500 || !strings.Contains(body, `"type":"server_error"`) || !strings.Contains(body, `"message":"torn"`) {

@@ -27,8 +27,9 @@ func limited(m *generate.Model, bytes int64) func(body string) (int, string) {
 	}
 }
 
-// TestAnswersSentAtOnceAreCounted: a collected answer with log-probabilities was not counted.
-func TestAnswersSentAtOnceAreCounted(t *testing.T) {
+// TestCollectedAnswersWithLogProbsReserveMemory: the memory of a collected answer with log-probabilities was
+// not counted.
+func TestCollectedAnswersWithLogProbsReserveMemory(t *testing.T) {
 	m := generatetest.Fake(t, &enginetest.Model{MaxLen: 1 << 14, Pages: 1 << 14}, engine.Options{})
 	send := limited(m, 1<<20)
 	for _, c := range []struct {

@@ -100,8 +100,8 @@ func TestANumberBeyondFloat64WasCalledNoNumber(t *testing.T) {
 	}
 }
 
-// TestUnsupportedParametersPassWhereTheyAreOff: clients send the defaults of other servers.
-func TestUnsupportedParametersPassWhereTheyAreOff(t *testing.T) {
+// TestUnsupportedParametersPassWithTheirDefaults: clients send the defaults of other servers.
+func TestUnsupportedParametersPassWithTheirDefaults(t *testing.T) {
 	list := []Unsupported{
 		{Field: "p", Reason: "use q.", Off: []string{"0", "-1", `"auto"`}}, {Field: "usual", Reason: "use q."},
 		{Field: "never", Reason: "use q.", Off: []string{}}, {Field: "companion", Reason: "use q.", Off: []string{"2"}, With: []string{"o", "p"}},

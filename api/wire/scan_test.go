@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestFieldsArePartsOfTheBody: fields are found as encoding/json finds them, and not copied.
-func TestFieldsArePartsOfTheBody(t *testing.T) {
+// TestFieldsAreFoundWithoutCopies: fields are found as encoding/json finds them, and not copied.
+func TestFieldsAreFoundWithoutCopies(t *testing.T) {
 	for _, body := range []string{
 		`{}`, ` { } `, `{"a":1}`, `{"a" : 1 , "b":[1,{"c":"}]"}],"a":"last"}`, `{"\u0061":"\\\"","":null,"x":{"y":[]} }`,
 		`{"a":-1.5e3,"b":true,"c":"\\"}`, `{"s":"a\"b","t":[[],[[]]]}`, "{\n\t\"a\":\r1}",

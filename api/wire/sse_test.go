@@ -56,9 +56,9 @@ func TestEachReturnsTheErrorOfTheSourceOrOfTheClient(t *testing.T) {
 	}
 }
 
-// TestWaitingClientsSeeNews: a client that waited for the weights saw nothing for seconds. While there is
+// TestStreamsSendKeepAlivesWhileWeightsLoad: a client that waited for the weights saw nothing for seconds. While there is
 // news a stream is never silent for long; then it is quiet again.
-func TestWaitingClientsSeeNews(t *testing.T) {
+func TestStreamsSendKeepAlivesWhileWeightsLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := httptest.NewRecorder()
 		e := NewEvents(w)

@@ -62,9 +62,9 @@ func TestBatchAnswersAFile(t *testing.T) {
 	}
 }
 
-// TestBatchGoesOn: a run that was ended keeps its answers; the next one answers the other lines. The last answer, which was cut
+// TestAnInterruptedBatchAnswersTheRemainingLines: a run that was ended keeps its answers; the next one answers the other lines. The last answer, which was cut
 // off, is answered again.
-func TestBatchGoesOn(t *testing.T) {
+func TestAnInterruptedBatchAnswersTheRemainingLines(t *testing.T) {
 	in := batchFile(t, 6, false)
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	if _, notes, status := pipeInto(t, "", "batch", in, "-o", out, "--threads", "1"); status != 0 || !strings.Contains(notes, "answered 6 of 6 lines: ") {

@@ -68,7 +68,7 @@ func TestBenchComparesThePlan(t *testing.T) {
 	}
 }
 
-func TestBenchOfOneHalf(t *testing.T) {
+func TestBenchWithoutPromptOrDecode(t *testing.T) {
 	var prompt, decode benchResult
 	parse(t, &prompt, "bench", "--json", "--no-probe", "--prompt-tokens", "5", "--decode-tokens", "0")
 	if prompt.DecodeTokensPerSecond != nil || prompt.PromptTokensPerSecond == nil || prompt.TimeToFirstTokenSeconds <= 0 {

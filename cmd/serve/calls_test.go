@@ -61,9 +61,9 @@ do {{ c.function.name }} please{% for k, v in c.function.arguments.items() %}, {
 	}
 }
 
-// TestErrorsOfAModelNamedTheFlagsOfParsers: an error of a model that has nothing to do with parsers was said to be a
+// TestModelErrorsNamedTheParserFlags: an error of a model that has nothing to do with parsers was said to be a
 // mistake in --tool-call-parser, --reasoning-parser.
-func TestErrorsOfAModelNamedTheFlagsOfParsers(t *testing.T) {
+func TestModelErrorsNamedTheParserFlags(t *testing.T) {
 	skeleton, checkpoint, err := loader.OpenModelFS(demo.Name, demo.Files())
 	if err != nil {
 		t.Fatal(err)

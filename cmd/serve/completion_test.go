@@ -41,7 +41,7 @@ func TestBashCompletion(t *testing.T) {
 	}
 }
 
-func TestOtherCompletions(t *testing.T) {
+func TestFishAndZshCompletion(t *testing.T) {
 	for shell, want := range map[string]string{
 		"fish": "complete -c serve -n '__fish_seen_subcommand_from plan' -l offload-buffers",
 		"zsh":  "#compdef serve",

@@ -137,8 +137,8 @@ func TestDraftModelsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestModulesReadPromptsOfTheServer: the module guesses from a prompt that is longer than the logits of a pass.
-func TestModulesReadPromptsOfTheServer(t *testing.T) {
+// TestMultiTokenPredictionReadsLongPrompts: the module guesses from a prompt that is longer than the logits of a pass.
+func TestMultiTokenPredictionReadsLongPrompts(t *testing.T) {
 	dir := filepath.Join(golden.Module(t), "testdata/mtp/recall")
 	var f struct {
 		Prompts [][]int32 `json:"prompts"`

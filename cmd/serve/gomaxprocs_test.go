@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestLeaveRoom(t *testing.T) {
+func TestGOMAXPROCSLeavesRoomForReaders(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	procs := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(procs)

@@ -171,9 +171,9 @@ func TestThePlanFollowsTheMemoryLimit(t *testing.T) {
 	}
 }
 
-// TestMeasuringGivesWayToRequests: a probe that a request disturbs is broken off, and made
+// TestRequestsInterruptTheProbe: a probe that a request disturbs is broken off, and made
 // again once the server is idle; GET /plan waits for none.
-func TestMeasuringGivesWayToRequests(t *testing.T) {
+func TestRequestsInterruptTheProbe(t *testing.T) {
 	s := demoService(t)
 	var busy atomic.Bool
 	r := s.first.report

@@ -50,9 +50,9 @@ func TestPlansOfDraftsSayWhatTheyCost(t *testing.T) {
 	}
 }
 
-// TestADraftThatDoesNotPayLeaves: a draft whose passes take twice as long as the model's saves nothing, whatever it guesses. It and
+// TestADraftThatSavesNoTimeIsClosed: a draft whose passes take twice as long as the model's saves nothing, whatever it guesses. It and
 // its memory leave, and answers go on. What decides that are times of the test's, not the machine's.
-func TestADraftThatDoesNotPayLeaves(t *testing.T) {
+func TestADraftThatSavesNoTimeIsClosed(t *testing.T) {
 	var c runCmd
 	c.Model, c.Draft, c.DraftTokens, c.placeFlags.DeviceMap, c.placeFlags.MaxMemory = []string{demoOnDisk(t)}, "self", "auto", "disk", "cpu=400MiB"
 	s := fleetOf(t, c)
@@ -151,8 +151,8 @@ func TestThePlanOfAServerHadNoDraft(t *testing.T) {
 	}
 }
 
-// TestADraftDidNotComeBack: a model that was unloaded while it was idle came back without its draft, whose memory stayed reserved.
-func TestADraftDidNotComeBack(t *testing.T) {
+// TestAReloadedModelLostItsDraft: a model that was unloaded while it was idle came back without its draft, whose memory stayed reserved.
+func TestAReloadedModelLostItsDraft(t *testing.T) {
 	dir := demoOnDisk(t)
 	for name, draft := range map[string]string{"self": "self", "model": dir} {
 		t.Run(name, func(t *testing.T) {

@@ -179,9 +179,9 @@ func TestASpaceThatTheDecoderDropsIsNotText(t *testing.T) {
 	}
 }
 
-// TestReadingOnAllocatesNothing: once its states and masks are known, a grammar allocates nothing per
+// TestTokensOfAKnownGrammarAllocateNothing: once its states and masks are known, a grammar allocates nothing per
 // token.
-func TestReadingOnAllocatesNothing(t *testing.T) {
+func TestTokensOfAKnownGrammarAllocateNothing(t *testing.T) {
 	lib := newLibrary(t, golden.Path(t, "text", "tokenizers", "tiny-llama3like"))
 	g, err := jsonschema.Compile(lib, []byte(sources[0]))
 	if err != nil {

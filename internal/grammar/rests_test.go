@@ -8,9 +8,9 @@ import (
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
-// TestStringsThatBeginOtherwiseWalkedTheVocabularyAgain: the walk took 4 ms for each schema that had keys with a prefix of
+// TestKeysWithPrefixesWalkedTheVocabularyAgain: the walk took 4 ms for each schema that had keys with a prefix of
 // their own, as with patternProperties.
-func TestStringsThatBeginOtherwiseWalkedTheVocabularyAgain(t *testing.T) {
+func TestKeysWithPrefixesWalkedTheVocabularyAgain(t *testing.T) {
 	l := NewLibrary(vocab.New(letters{}, 26))
 	lexerOf := func(begin string, end byte) *lexer {
 		e := dfa.Concat(dfa.Literal(begin), dfa.Star(dfa.Alt(dfa.Byte(0, 'y'), dfa.Byte(0x80, 0xf0))), dfa.Byte(end, end))

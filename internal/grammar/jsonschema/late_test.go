@@ -11,9 +11,9 @@ import (
 	"github.com/heftai/heft/internal/grammar/jsonschema"
 )
 
-// TestRangesThatAreMadeLater: the automaton of a range of numbers is made when a text comes to it. It reads the numbers
+// TestAutomataOfRangesAreMadeAtFirstUse: the automaton of a range of numbers is made when a text comes to it. It reads the numbers
 // in the range, an empty range is refused at once as before, and several texts may come to it together.
-func TestRangesThatAreMadeLater(t *testing.T) {
+func TestAutomataOfRangesAreMadeAtFirstUse(t *testing.T) {
 	bounds := []string{"-12.5", "-1", "0", "0.25", "1", "7", "7.5", "130"}
 	for _, kind := range []string{"integer", "number"} {
 		for _, low := range bounds {

@@ -66,8 +66,8 @@ func TestQuotedSearches(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotRegularIsAnError: and so are malformed and too large expressions.
-func TestWhatIsNotRegularIsAnError(t *testing.T) {
+// TestUnsupportedExpressionsAreErrors: unsupported, malformed and too large expressions are errors.
+func TestUnsupportedExpressionsAreErrors(t *testing.T) {
 	for _, src := range []string{`(a)\1`, `\bx`, `(?<=a)b`, `a++`, `(`, `)`, `[a`, `[b-a]`, `*a`, `a{2,1}`, `\p{Nope}`, `(?x)a`, `\`, `a**`, `a{,2}`, `(?<n`, "\xff", `a(?=b)`, `a^b`} {
 		var own *regex.Error
 		if _, err := regex.Text(src, budget()); !errors.As(err, &own) {
