@@ -3,43 +3,9 @@ package dispatch
 import (
 	"errors"
 	"fmt"
-
-	"github.com/heftai/heft/internal/kvcache"
-	"github.com/heftai/heft/meta"
 )
 
 var errNoAttention = errors.New("dispatch: forward: the tree has no attention: use Model.Apply")
-
-// check returns an error that names the first field of o with an invalid value.
-func (o *Options) check() error {
-	for _, f := range []struct {
-		name  string
-		value int64
-	}{
-		{"Threads", int64(o.Threads)}, {"MaxBatchTokens", int64(o.MaxBatchTokens)}, {"MaxSequences", int64(o.MaxSequences)},
-		{"Context", int64(o.Context)}, {"KVTokens", int64(o.KVTokens)}, {"KVBytes", o.KVBytes}, {"StagingBytes", o.StagingBytes},
-		{"MaxModelLen", int64(o.MaxModelLen)}, {"RequestBytes", o.RequestBytes}, {"AdapterMemory", o.AdapterMemory},
-	} {
-		if f.value < 0 {
-			return fmt.Errorf("dispatch: Options.%s: got %d, want 0 or more", f.name, f.value)
-		}
-	}
-	switch {
-	case o.StreamPrompts < StreamChosen:
-		return fmt.Errorf("dispatch: Options.StreamPrompts: got %d, want a number of tokens or StreamChosen", o.StreamPrompts)
-	case o.Precision > PrecisionHigh:
-		return fmt.Errorf("dispatch: Options.Precision: got %d, want PrecisionAuto or PrecisionHigh", o.Precision)
-	case o.Compress > CompressExact:
-		return fmt.Errorf("dispatch: Options.Compress: got %d, want CompressNone, CompressAuto or CompressExact", o.Compress)
-	case o.GPUKernels > GPUKernelsFast:
-		return fmt.Errorf("dispatch: Options.GPUKernels: got %d, want GPUKernelsAuto, GPUKernelsExact or GPUKernelsFast", o.GPUKernels)
-	case o.Quantize != meta.QuantNone && !o.Quantize.Row().Convert:
-		return fmt.Errorf("dispatch: Options.Quantize: got %v (%d), want QuantNone, QuantQ8 or QuantQ4", o.Quantize, o.Quantize)
-	case o.KVDType != meta.NoDType && !kvcache.Holds(o.KVDType):
-		return fmt.Errorf("dispatch: Options.KVDType: got %v, want float32, bfloat16, float16 or int8", o.KVDType)
-	}
-	return nil
-}
 
 // check returns an error if m cannot compute b. In a batch that it accepts, each row has a
 // sequence of its own that belongs to m.

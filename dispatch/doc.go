@@ -1,12 +1,13 @@
-// Package dispatch runs models: it plans where weights live, binds a skeleton to a checkpoint, and
-// computes logits.
+// Package dispatch runs models: it binds a skeleton to a checkpoint as a plan says, and computes
+// logits.
 //
 //   - A [Model] is a bound model. [Open] makes one of a folder, [New] of a skeleton, a checkpoint
 //     and a device map.
 //   - A [Sequence] is the state of one request in a model: its tokens and their cached keys and
 //     values.
 //   - A [Batch] is one forward pass over tokens of some sequences; [Logits] are its results.
-//   - [Options] say where weights live and how much memory the model may take.
+//   - [Options] say where weights live and how much memory the model may take. They hold what a
+//     caller sets; [Plan] returns them with the sizes that it chose.
 //
 // Opening reads config and headers, and no weight. [Model.Forward] runs the units of the model one
 // after the other: the embedding, each block, the head. A unit's weights are loaded before it runs
@@ -16,6 +17,9 @@
 //
 // The placement never changes a result: logits are bitwise the same for every map, batch and
 // chunking.
+//
+// Planning is internal/placement: [Plan], [Planner] and the functions of planning.go call it, and a
+// Model keeps the settings of its placement. The GPUs of the machine are internal/gpus.
 //
 // One goroutine uses a Model at a time, except where a method says otherwise. The package knows
 // token ids; it knows no text, no requests and no HTTP.

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/loader"
-	"github.com/heftai/heft/meta"
 )
 
 // ErrKVFull reports that the KV cache has too few free pages. No page was taken. Free a sequence,
@@ -65,19 +63,4 @@ func (m *Model) weightError(path string, err error) error {
 		m.changed.Store(&status)
 	}
 	return out
-}
-
-// A QuantizeError reports that a plan places weights to be converted on a device that cannot hold
-// converted weights.
-type QuantizeError struct {
-	Format meta.QuantFormat
-	Path   string           // of the first parameter on another device
-	Device devicemap.Device // its device; "" if there are several
-	Bytes  int64            // size of all converted weights
-}
-
-// Error names the parameter and its device, and says how to avoid the error.
-func (e *QuantizeError) Error() string {
-	return fmt.Sprintf("dispatch: %s is not on the cpu, and weights converted to %v need a folder on other devices: set --cache-dir, give the cpu the %s that all of them take, or use the weights as they are stored",
-		e.Path, e.Format, devicemap.FormatSize(e.Bytes))
 }

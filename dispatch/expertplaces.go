@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/heftai/heft/devicemap"
-	"github.com/heftai/heft/internal/deviceweights"
+	"github.com/heftai/heft/dispatch/internal/gpus"
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/meta"
 )
@@ -30,13 +30,13 @@ func (d *dividedExperts) host() bool { return slices.Contains(d.of, nil) }
 
 // divideExperts records the devices of unit i's experts if not all of them are where the unit
 // runs. It opens the GPUs that hold some.
-func (m *Model) divideExperts(i int, tier gpuTier) error {
+func (m *Model) divideExperts(i int, tier gpus.Tier) error {
 	home := m.stations.of[i]
 	for _, n := range m.program.Units[i].Experts {
 		of := make([]*station, expertsOf(n.Module))
 		divided := false
 		for e := range of {
-			if d, _ := m.devices.Device(fmt.Sprintf("%s.%d", n.Path, e)); isGPU(d) {
+			if d, _ := m.devices.Device(fmt.Sprintf("%s.%d", n.Path, e)); gpus.Is(d) {
 				s, err := m.station(d, tier)
 				if err != nil {
 					return err
@@ -73,18 +73,18 @@ func (m *Model) addUnit(i int) error {
 			}
 			return s == home
 		}
-		list := modules(u.Experts)
+		list := placement.Modules(u.Experts)
 		some := slices.ContainsFunc(list, func(stack *meta.Module) bool {
 			d := m.stations.experts[stack]
 			return d != nil && slices.Contains(d.of, s)
 		})
 		if s == home {
-			list, some = modules(u.Modules), true
+			list, some = placement.Modules(u.Modules), true
 		}
 		if !some {
 			continue
 		}
-		if err := s.weights.Add(i, u.Path, list, modules(u.Experts), has); err != nil {
+		if err := s.weights.Add(i, u.Path, list, placement.Modules(u.Experts), has); err != nil {
 			return m.noRoom(s, "the weights that the device map places there", "", err)
 		}
 	}
@@ -197,123 +197,4 @@ func (m *Model) peerError(path string, err error) error {
 		return s.failed(path, peer.Err)
 	}
 	return m.weightError(path, peer.Err)
-}
-
-// unitBytes holds the bytes of a unit's weights on each device.
-type unitBytes struct {
-	dense, experts map[devicemap.Device]int64 // experts are the routed ones
-}
-
-// home returns the device at which the unit runs: the one with most of its weights other than
-// routed experts.
-func (b *unitBytes) home(devices []devicemap.Device) (home devicemap.Device) {
-	bytes := b.dense
-	if len(bytes) == 0 {
-		bytes = b.experts
-	}
-	for _, d := range devices { // in the order of the map, so that ties have one result
-		if home == "" || bytes[d] > bytes[home] {
-			home = d
-		}
-	}
-	return home
-}
-
-// devices returns the devices that hold weights of the unit.
-func (b *unitBytes) devices() (list []devicemap.Device) {
-	for d := range b.dense {
-		list = append(list, d)
-	}
-	for d := range b.experts {
-		if !slices.Contains(list, d) {
-			list = append(list, d)
-		}
-	}
-	return list
-}
-
-// expertsOnHost returns the bytes of the routed experts that no GPU holds.
-func (b *unitBytes) expertsOnHost() (n int64) {
-	for d, bytes := range b.experts {
-		if !isGPU(d) {
-			n += bytes
-		}
-	}
-	return n
-}
-
-// expertsOnGPUs reports whether GPUs hold some of the routed experts.
-func (b *unitBytes) expertsOnGPUs() bool {
-	for d := range b.experts {
-		if isGPU(d) {
-			return true
-		}
-	}
-	return false
-}
-
-// unitDevices returns the device at which each unit runs.
-func unitDevices(root *meta.Module, program *nn.Program, devices devicemap.Map) []devicemap.Device {
-	out := make([]devicemap.Device, len(program.Units))
-	for i, bytes := range bytesOfUnits(root, program, devices) {
-		out[i] = bytes.home(devices.Devices())
-	}
-	return out
-}
-
-// bytesOfUnits returns the bytes of each unit's weights on each device.
-func bytesOfUnits(root *meta.Module, program *nn.Program, devices devicemap.Map) []unitBytes {
-	paths := map[*meta.Param]string{}
-	for path, p := range root.AllParams() {
-		if p.SameAs == nil {
-			paths[p] = path
-		}
-	}
-	out := make([]unitBytes, len(program.Units))
-	for i, u := range program.Units {
-		bytes := unitBytes{map[devicemap.Device]int64{}, map[devicemap.Device]int64{}}
-		stacked := map[*meta.Param]bool{}
-		for _, n := range u.Experts {
-			for _, p := range n.Module.Params {
-				p = p.Resolve()
-				stacked[p] = true
-				for e := range p.Shape[0] {
-					d, _ := devices.Device(fmt.Sprintf("%s.%d", n.Path, e))
-					bytes.experts[d] += p.Bytes() / int64(p.Shape[0])
-				}
-			}
-		}
-		for _, p := range unitParams(u) {
-			if d, ok := devices.Device(paths[p]); ok && !stacked[p] {
-				bytes.dense[d] += p.Bytes()
-			}
-		}
-		out[i] = bytes
-	}
-	return out
-}
-
-// A streamedUnit is a unit that streams to a GPU for long prompts. If the unit itself runs on the
-// GPU, only its experts stream.
-type streamedUnit struct {
-	*nn.Unit
-	experts bool
-}
-
-// modules returns the modules that stream, and their stacks of experts.
-func (u *streamedUnit) modules() [2][]*meta.Module {
-	if u.experts {
-		return [2][]*meta.Module{modules(u.Experts), modules(u.Experts)}
-	}
-	return [2][]*meta.Module{modules(u.Modules), modules(u.Experts)}
-}
-
-// streamSize returns the memory of the rings through which units stream. loaded has the sizes of
-// converted parameters.
-func streamSize(units []streamedUnit, loaded map[*meta.Param]int64) deviceweights.StreamSize {
-	var list [][2][]*meta.Module
-	for i := range units {
-		list = append(list, units[i].modules())
-	}
-	return deviceweights.StreamSizeOf(list, loaded)
 }

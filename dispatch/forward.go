@@ -143,9 +143,9 @@ func (m *Model) prepare(b *Batch) error {
 	}
 	p.logits.first = append(p.logits.first[:0], 0)
 	p.logits.hidden.reset()
-	if n := b.Tokens(); n == 0 || n > m.options.MaxBatchTokens || len(b.Rows) > m.options.MaxSequences {
+	if n := b.Tokens(); n == 0 || n > m.settings.MaxBatchTokens || len(b.Rows) > m.settings.MaxSequences {
 		return fmt.Errorf("dispatch: got a batch of %d tokens in %d rows, want at most %d tokens in %d rows", n, len(b.Rows),
-			m.options.MaxBatchTokens, m.options.MaxSequences)
+			m.settings.MaxBatchTokens, m.settings.MaxSequences)
 	}
 	for i := range b.Rows {
 		if err := m.appendRow(&b.Rows[i]); err != nil {
@@ -159,7 +159,7 @@ func (m *Model) prepare(b *Batch) error {
 		p.layStates(b)
 		p.input.StateSpans, p.input.States = p.states, m.cache.States()
 	}
-	if m.options.Precision == PrecisionAuto {
+	if m.settings.Precision == PrecisionAuto {
 		p.input.Prompts = p.prompts
 	}
 	if p.adapted {
@@ -204,7 +204,7 @@ func (m *Model) appendRow(r *BatchRow) error {
 	if len(r.Before) > 0 {
 		p.before = append(p.before, r.Before)
 	}
-	if len(m.adapters) > 0 || m.options.AdapterMemory > 0 {
+	if len(m.adapters) > 0 || m.settings.AdapterMemory > 0 {
 		p.adapt(s, len(r.Tokens))
 	}
 	for at := start; at < total; at++ {
@@ -222,8 +222,8 @@ func (m *Model) appendRow(r *BatchRow) error {
 }
 
 func (m *Model) checkTokens(r *BatchRow, total int) error {
-	if total > m.options.Context {
-		return fmt.Errorf("got %d tokens, want at most the context of %d", total, m.options.Context)
+	if total > m.settings.Context {
+		return fmt.Errorf("got %d tokens, want at most the context of %d", total, m.settings.Context)
 	}
 	for _, id := range r.Tokens {
 		if id < 0 || int(id) >= m.program.Vocab() {
@@ -255,7 +255,7 @@ func (m *Model) want(r *BatchRow, first int) error {
 			p.rows = append(p.rows, int32(first+i))
 		}
 	}
-	if most := m.options.limits().Outputs; len(p.rows) > most {
+	if most := m.settings.Limits().Outputs; len(p.rows) > most {
 		return fmt.Errorf("got a pass with logits of more than %d tokens, want at most that: use several passes", most)
 	}
 	p.logits.first = append(p.logits.first, len(p.rows))

@@ -90,7 +90,7 @@ func (m *Model) generate(ctx context.Context, prompt []int32, o GenerateOptions,
 // prompt computes a prompt in chunks and returns the logits of its last token.
 func (m *Model) prompt(ctx context.Context, s *Sequence, prompt []int32) ([]float32, error) {
 	for at := s.Reuse(prompt); ; {
-		n := min(m.options.MaxBatchTokens, len(prompt)-at)
+		n := min(m.settings.MaxBatchTokens, len(prompt)-at)
 		row := BatchRow{Sequence: s, Tokens: prompt[at : at+n], PromptLen: len(prompt)}
 		if at += n; at == len(prompt) {
 			row.Logits = LogitsLast

@@ -3,10 +3,10 @@ package dispatch
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
@@ -16,8 +16,8 @@ import (
 // purpose of the memory. If the GPU has too little memory, the error says what to do; otherwise
 // it says that the GPU failed. less is a way to need less memory, or "".
 func (m *Model) noRoom(s *station, what, less string, err error) error {
-	tier := m.options.gpuTier()
-	if !tier.noMemory(err) {
+	tier := m.settings.GPUs()
+	if !tier.NoMemory(err) {
 		_ = s.backend.Sync() // which finds out whether the GPU was lost
 		return s.failed("", fmt.Errorf("memory for %s: %w", what, err))
 	}
@@ -39,12 +39,12 @@ func (m *Model) tooLittle(d devicemap.Device, held int64, what, less string, err
 		state = append(state, "the model has "+devicemap.FormatSize(held))
 	}
 	limit := "SIZE"
-	gpus, _ := m.options.gpuTier().list()
+	gpus, _ := m.settings.GPUs().List()
 	for _, g := range gpus {
 		if devicemap.GPU(g.Number) == d {
 			state = append(state, fmt.Sprintf("%s of %s are free now", devicemap.FormatSize(g.AvailableBytes), devicemap.FormatSize(g.MemoryBytes)))
-			if limit = "0"; gpuLimit(held+g.AvailableBytes) > 0 {
-				limit = fmt.Sprintf("%dMiB", gpuLimit(held+g.AvailableBytes)>>20)
+			if limit = "0"; placement.GPULimit(held+g.AvailableBytes) > 0 {
+				limit = fmt.Sprintf("%dMiB", placement.GPULimit(held+g.AvailableBytes)>>20)
 			}
 		}
 	}
@@ -88,44 +88,6 @@ func (m *Model) kvError(err error) error {
 	for _, s := range m.stations.list {
 		if s.cache != nil && s.cache.err != nil {
 			return m.noRoom(s, "the KV cache", "use a lower --max-model-len", err)
-		}
-	}
-	return err
-}
-
-// unusedGPUs returns a warning for each GPU that cannot be used, such as one whose memory other
-// processes take.
-func (p *placement) unusedGPUs() (list []string) {
-	for _, g := range p.gpus {
-		if g.Reason != "" {
-			list = append(list, notUsed(&g))
-		}
-	}
-	return list
-}
-
-func notUsed(g *GPU) string { return fmt.Sprintf("GPU %d is not used: %s", g.Number, g.Reason) }
-
-// explainGPU adds the memory of the GPU to an error of a user's device map, if its limit was not
-// set.
-func (p *placement) explainGPU(err error, o *Options) error {
-	var placing *devicemap.PlacementError
-	if !errors.As(err, &placing) || slices.ContainsFunc(o.MaxMemory, func(m devicemap.DeviceMemory) bool { return m.Device == placing.Device }) {
-		return err
-	}
-	for _, g := range p.gpus {
-		switch {
-		case devicemap.GPU(g.Number) != placing.Device:
-		case g.Reason != "":
-			return fmt.Errorf("%w; %s", err, notUsed(&g))
-		default:
-			return fmt.Errorf("%w; %s of GPU %d's %s are free now, of which plans leave 5 %% and %s to the driver: set a limit with --max-memory %d=SIZE, or place fewer blocks there", err,
-				devicemap.FormatSize(g.AvailableBytes), g.Number, devicemap.FormatSize(g.MemoryBytes), devicemap.FormatSize(gpuReserve), g.Number)
-		}
-	}
-	if _, gpu := placing.Device.GPU(); gpu && len(p.gpus) == 0 {
-		if _, reason := GPUs(); reason != "" {
-			return fmt.Errorf("%w; there is no GPU: %s", err, reason)
 		}
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/meta"
 )
 
@@ -30,19 +31,21 @@ type CodedPlan struct {
 // less from the disk. o are the options that were given to [Planner.Plan], and plan is its
 // result.
 func (p *Planner) CodedInstead(o Options, plan devicemap.Plan) (*CodedPlan, bool) {
-	if !streams(&plan) || plan.DiskBytesPerToken == 0 || o.Quantize != meta.QuantNone || o.Compress == CompressExact || o.keepsCoded() != nil {
+	if !placement.Streams(&plan) || plan.DiskBytesPerToken == 0 || o.Quantize != meta.QuantNone || o.Compress == CompressExact || o.cannotKeepCoded() {
 		return nil, false
 	}
 	o.Compress = CompressExact
 	coded, planned, err := p.Plan(o)
-	if err != nil || !planned.coded || leastGain*float64(coded.DiskBytesPerToken) > float64(plan.DiskBytesPerToken) {
+	if err != nil || !planned.placed.Settings.Coded || leastGain*float64(coded.DiskBytesPerToken) > float64(plan.DiskBytesPerToken) {
 		return nil, false
 	}
-	c := &CodedPlan{Plan: coded, Options: planned}
-	for _, n := range planned.codedBytes(p.skeleton) {
-		c.KeptBytes += n
-	}
-	return c, true
+	return &CodedPlan{Plan: coded, Options: planned, KeptBytes: planned.placed.CodedSize(p.skeleton)}, true
+}
+
+// cannotKeepCoded reports whether coded weights cannot be stored in CacheDir.
+func (o *Options) cannotKeepCoded() bool {
+	s := o.settings()
+	return s.KeepsCoded() != nil
 }
 
 // leastGain is the minimum speedup of a change that is worth reporting.
@@ -56,7 +59,7 @@ const leastGain = 1.05
 func (p *Planner) WhatHelps(o Options, plan devicemap.Plan, dtype string, s MachineSpeed) []Help {
 	now := Predict(p.skeleton, plan, dtype, s).TokensPerSecond
 	limit := plan.Device(devicemap.CPU).LimitBytes
-	if !streams(&plan) || now == nil || limit == 0 {
+	if !placement.Streams(&plan) || now == nil || limit == 0 {
 		return nil
 	}
 	var list []Help

@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/heftai/heft/dispatch/internal/gpus"
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/topology"
 )
 
@@ -48,8 +50,8 @@ func DescribeHost() Host { return describeHost(os.DirFS("/")) }
 func describeHost(root fs.FS) Host {
 	m := topology.Here()
 	total, _ := topology.Memory(root)
-	h := Host{TotalBytes: total, AvailableBytes: hostMemory(root),
-		CPUs: len(m.CPUs), Threads: defaultThreads(m), Cores: m.Cores(), Nodes: hostNodes(&m), Quota: m.Quota}
+	h := Host{TotalBytes: total, AvailableBytes: placement.HostMemory(root),
+		CPUs: len(m.CPUs), Threads: placement.DefaultThreads(m), Cores: m.Cores(), Nodes: hostNodes(&m), Quota: m.Quota}
 	for _, g := range topology.MemoryGroups(root) {
 		if h.LimitBytes == 0 || g.Limit < h.LimitBytes {
 			h.LimitBytes = g.Limit
@@ -57,3 +59,31 @@ func describeHost(root fs.FS) Host {
 	}
 	return h
 }
+
+// HostMemory returns the memory in bytes that this process may take: the machine's available
+// memory, or less if the limit of its control group or of its address space (ulimit -v) leaves
+// less. 0 means unknown.
+func HostMemory() int64 { return placement.HostMemory(os.DirFS("/")) }
+
+// A GPU describes a GPU of this machine.
+type GPU struct {
+	Number         int
+	Name           string
+	MemoryBytes    int64
+	AvailableBytes int64  // 0 if it is not used
+	Capability     string // NVIDIA's compute capability, such as "8.0"
+	Reason         string // why it is not used, or ""
+}
+
+// GPUs returns the GPUs of this machine. If there are none, reason says why, as text for users.
+// The first call starts the driver, which takes some tenths of a second.
+func GPUs() (list []GPU, reason string) {
+	found, reason := gpus.List()
+	for _, g := range found {
+		list = append(list, GPU(g))
+	}
+	return list, reason
+}
+
+// GPUCode reports whether this build can use GPUs, which requires the build tag cuda.
+const GPUCode = gpus.Built

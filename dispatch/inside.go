@@ -24,11 +24,13 @@ func init() {
 		StreamsFrom:  func(m any) int { return m.(*Model).stations.streams.from },
 		StationBytes: func(m any, gpu devicemap.Device) int64 { return m.(*Model).stations.bytes(gpu) },
 
-		SetCodedGain: func(o any, gain float64) { o.(*Options).codedSpeed = func() float64 { return gain } },
-		SetBorrows:   func(o any) { o.(*Options).borrows = true },
-		TileTokens:   func(o any) int { return min(o.(*Options).MaxBatchTokens, o.(*Options).limits().Tile) },
-		Recording:    func(m any) *policy.Trace { return m.(*Model).recording.Trace() },
-		UngrowKV:     func(m any) { m.(*Model).ungrowKV() },
+		SetCodedGain: func(o any, gain float64) { o.(*Options).found.CodedSpeed = func() float64 { return gain } },
+		TileTokens: func(o any) int {
+			s := o.(*Options).settings()
+			return min(s.MaxBatchTokens, s.Limits().Tile)
+		},
+		Recording: func(m any) *policy.Trace { return m.(*Model).recording.Trace() },
+		UngrowKV:  func(m any) { m.(*Model).ungrowKV() },
 		Follow: func(m any, ctx context.Context, root fs.FS, changed any) {
 			m.(*Model).follow(ctx, root, changed.(func(MemoryLimit)))
 		},
@@ -59,26 +61,4 @@ func (s *stations) bytes(gpu devicemap.Device) int64 {
 		}
 	}
 	return 0
-}
-
-// testGPUs returns the tier of a test's GPUs.
-func testGPUs(g *inside.GPUs) gpuTier {
-	if g.Number == 0 {
-		tier := gpuTier{list: listGPUs, supports: gpuSupports, own: gpuOwn, twice: g.Twice}
-		if g.Twice {
-			tier.list = func() ([]GPU, string) {
-				gpus, reason := listGPUs()
-				second := gpus[0]
-				second.Number = 1
-				return append(gpus[:1:1], second), reason
-			}
-		}
-		return tier
-	}
-	var gpus []GPU
-	for i := range g.Number {
-		gpus = append(gpus, GPU{Number: i, Name: "test", MemoryBytes: 1 << 30, AvailableBytes: g.Available})
-	}
-	gpus[0].Reason = g.Unused
-	return gpuTier{list: func() ([]GPU, string) { return gpus, "" }, open: g.Open, supports: g.Supports, noMemory: g.NoMemory, refused: g.Refused, pace: (*pace)(g.Pace)}
 }

@@ -30,7 +30,7 @@ func (m *Model) takeKV(memory backend.Memory, config kvcache.Config) error {
 	m.placeKV(&config, memory)
 	config.Start = config.Pages
 	planned := config.Pages
-	if n := int(m.options.kvGrown / config.PageBytes()); n > config.Pages && m.stations.of == nil {
+	if n := int(m.settings.KVGrown / config.PageBytes()); n > config.Pages && m.stations.of == nil {
 		config.Pages = n
 	}
 	if m.lends() {
@@ -47,7 +47,7 @@ func (m *Model) takeKV(memory backend.Memory, config kvcache.Config) error {
 	m.limit.kv.start, m.limit.kv.keep = planned, config.Start
 	m.ledger.Add(hostmem.KV, int64(config.Start-config.Pages)*config.PageBytes()-config.AddressedBytes())
 	m.pass.groups = make([]nn.Group, m.cache.Groups())
-	m.capacity = config.SequenceTokens(config.Pages, m.options.MaxBatchTokens, m.options.Context)
+	m.capacity = config.SequenceTokens(config.Pages, m.settings.MaxBatchTokens, m.settings.Context)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kvcache"
 )
@@ -14,38 +15,11 @@ import (
 // for requests that no request uses is lent only to matrices, because these return it at once.
 
 const (
-	// requestStep is the part of the memory for requests, 1/requestStep, that is never lent, and
-	// the step in which it is taken back. mostRequestStep bounds it.
-	requestStep     = 4
-	mostRequestStep = 16 << 20
 	// kvStep is the part of the KV cache, 1/kvStep, that matrices return at once. mostKVStep
 	// bounds it.
 	kvStep     = 16
 	mostKVStep = 8 << 20
 )
-
-// unusedByRequests returns the memory that is lent while requests hold the given bytes. Held
-// bytes count twice, because Go's heap also holds garbage.
-func unusedByRequests(all, held int64) int64 {
-	step := max(1, min(mostRequestStep, all/requestStep))
-	return max(0, all-(2*held+2*step-1)/step*step)
-}
-
-// lendsToMatrices reports whether streamed matrices use memory of the plan that is otherwise
-// unused.
-func lendsToMatrices(plan *devicemap.Plan) bool {
-	host := plan.Device(devicemap.CPU)
-	return hostmem.Lazy && host.LimitBytes > 0 && host.KVBytes > 0 && plan.Policy != devicemap.Manual
-}
-
-// freeBytes returns the memory that the plan leaves free and that matrices use.
-func freeBytes(plan *devicemap.Plan) int64 {
-	if !lendsToMatrices(plan) {
-		return 0
-	}
-	host := plan.Device(devicemap.CPU)
-	return max(0, host.LimitBytes-host.Used())
-}
 
 // A lending is the memory that is lent to streamed weights. Its lock is taken after the lock of
 // limited. While it is held, only the locks of the weights may be taken.
@@ -64,7 +38,7 @@ func (m *Model) lendToStream(others, scratch, requests int64) (rest int64) {
 	l.Lock()
 	defer l.Unlock()
 	l.others, l.scratch, l.requests = others, scratch, requests
-	unused := unusedByRequests(requests, m.ledger.Held(hostmem.Requests))
+	unused := placement.UnusedByRequests(requests, m.ledger.Held(hostmem.Requests))
 	l.unused = unused
 	return min(others, m.weights.KeepBudget(others+scratch+unused))
 }
@@ -77,7 +51,7 @@ func (m *Model) followRequests() {
 	l := &m.lending
 	l.Lock()
 	defer l.Unlock()
-	if unused := unusedByRequests(l.requests, m.ledger.Held(hostmem.Requests)); unused != l.unused {
+	if unused := placement.UnusedByRequests(l.requests, m.ledger.Held(hostmem.Requests)); unused != l.unused {
 		l.unused = unused
 		m.weights.KeepBudget(l.others + l.scratch + unused)
 	}

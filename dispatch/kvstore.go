@@ -113,7 +113,7 @@ func (m *Model) newBacking(memory backend.Memory) (*kvcache.Backing, error) {
 // rotary frequencies, adapter and layout of the cache. It does not depend on the number of
 // threads. It does not depend on the placement of weights if GPUs compute the CPU's bits.
 func (m *Model) kvContext(build string) ([]byte, error) {
-	h, o := sha256.New(), &m.options
+	h, o := sha256.New(), &m.settings
 	fmt.Fprintf(h, "%q %s/%s %s\n", build, runtime.GOOS, runtime.GOARCH, m.variant)
 	fmt.Fprintln(h, o.Precision, o.Quantize, o.KVDType)
 	m.writePlaces(h)
@@ -132,13 +132,13 @@ func (m *Model) kvContext(build string) ([]byte, error) {
 // writePlaces adds the units that a GPU computes, and the GPU, to a hash, unless the GPU computes
 // the CPU's bits.
 func (m *Model) writePlaces(h hash.Hash) {
-	o := &m.options
+	o := &m.settings
 	const unfused = "go" // the variant whose kernels round between a multiplication and an addition
 	if len(m.stations.list) == 0 || o.Precision == PrecisionHigh && m.variant != unfused {
 		return
 	}
 	fmt.Fprintln(h, m.devices, o.GPUKernels, m.stations.streams.from)
-	gpus, _ := o.gpuTier().list()
+	gpus, _ := o.GPUs().List()
 	for _, g := range gpus {
 		fmt.Fprintf(h, "%d %q %s\n", g.Number, g.Name, g.Capability)
 	}
@@ -227,7 +227,7 @@ func (s *Sequence) share() {
 
 // makeRoom makes room for the stored pages of a prompt.
 func (s *Sequence) makeRoom(prompt []int32) {
-	n, pass := s.kv.Stored(prompt), s.model.options.MaxBatchTokens
+	n, pass := s.kv.Stored(prompt), s.model.settings.MaxBatchTokens
 	if n == 0 {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/pressure"
 	"github.com/heftai/heft/internal/topology"
@@ -120,7 +121,7 @@ func (m *Model) pagesOf(to shares, host devicemap.DevicePlan) (pages int, lent i
 func (m *Model) budgetStreams(to shares, host devicemap.DevicePlan, lent int64) (experts int64) {
 	var requests, scratch int64
 	if m.lends() {
-		requests, scratch = to.requests, m.options.unusedActivations(m.skeleton, m.program, &m.plan, m.activations)
+		requests, scratch = to.requests, m.settings.UnusedActivations(m.skeleton, m.program, &m.plan, m.activations)
 	} else {
 		lent = 0
 	}
@@ -206,9 +207,9 @@ func (m *Model) leastShares() shares {
 	host := m.plan.Device(devicemap.CPU)
 	fewest, experts := m.weights.ExpertBytes()
 	least := shares{weights: m.weights.LeastBudget(), staging: max(0, host.StagingBytes-(experts-fewest)),
-		requests: min(host.RequestBytes, leastRequest)}
+		requests: min(host.RequestBytes, placement.LeastRequest)}
 	if m.cache != nil {
-		sequence := m.cache.Config().SequenceBytes(min(m.options.Context, leastContext), m.options.MaxBatchTokens)
+		sequence := m.cache.Config().SequenceBytes(min(m.settings.Context, placement.LeastContext), m.settings.MaxBatchTokens)
 		least.kv = min(sequence, host.KVBytes)
 	}
 	return least
@@ -277,7 +278,7 @@ func (m *Model) follow(ctx context.Context, root fs.FS, changed func(MemoryLimit
 	host, least := m.plan.Device(devicemap.CPU), m.limit.least
 	start := max(host.LimitBytes, host.Used())
 	most := start
-	if !m.options.hostLimited() {
+	if !hostLimited(m.settings.MaxMemory) {
 		total, _ := topology.Memory(root)
 		most = max(start, total)
 	}
@@ -315,8 +316,8 @@ func (m *Model) follow(ctx context.Context, root fs.FS, changed func(MemoryLimit
 }
 
 // hostLimited reports whether the user gave a limit for the host's memory.
-func (o *Options) hostLimited() bool {
-	return slices.ContainsFunc(o.MaxMemory, func(d devicemap.DeviceMemory) bool { return d.Device == devicemap.CPU })
+func hostLimited(limits []devicemap.DeviceMemory) bool {
+	return slices.ContainsFunc(limits, func(d devicemap.DeviceMemory) bool { return d.Device == devicemap.CPU })
 }
 
 // readLimits returns the limit of this process's control groups, and the anonymous memory

@@ -61,8 +61,8 @@ func (m *Model) AddAdapter(a Adapter) error {
 		return fmt.Errorf("dispatch: adapter %q of %s: the name is empty or taken: use another one", a.Name, a.Dir)
 	}
 	bytes, scratch, err := m.loraBytes(a)
-	if bytes += scratch; err == nil && bytes > m.options.AdapterMemory {
-		err = fmt.Errorf("it needs %d bytes, want at most the %d bytes of the memory for adapters: raise that (--lora-memory)", bytes, m.options.AdapterMemory)
+	if bytes += scratch; err == nil && bytes > m.settings.AdapterMemory {
+		err = fmt.Errorf("it needs %d bytes, want at most the %d bytes of the memory for adapters: raise that (--lora-memory)", bytes, m.settings.AdapterMemory)
 	}
 	if err != nil {
 		return fmt.Errorf("dispatch: adapter %q: %w", a.Name, err)
@@ -269,7 +269,7 @@ func (m *Model) takeLora(name string, bytes, scratch int64) error {
 	}
 	for {
 		grown := max(scratch-l.scratch, 0)
-		if p.held+bytes+grown <= m.options.AdapterMemory {
+		if p.held+bytes+grown <= m.settings.AdapterMemory {
 			p.held, l.scratch, l.bringing = p.held+bytes+grown, l.scratch+grown, true
 			return nil
 		}
@@ -278,7 +278,7 @@ func (m *Model) takeLora(name string, bytes, scratch int64) error {
 		}
 		if !p.inUse() {
 			return fmt.Errorf("dispatch: an adapter of %d bytes and %d of activations does not fit: others take %d of the %d bytes for adapters",
-				bytes, grown, p.held, m.options.AdapterMemory)
+				bytes, grown, p.held, m.settings.AdapterMemory)
 		}
 		return p.refuse(m, name)
 	}

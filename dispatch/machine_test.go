@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/heftai/heft/dispatch/internal/placement"
 )
 
 func TestHostMemoryHonoursControlGroups(t *testing.T) {
@@ -54,7 +56,7 @@ func TestHostMemoryHonoursControlGroups(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := hostMemory(os.DirFS(root)); got != c.want {
+		if got := placement.HostMemory(os.DirFS(root)); got != c.want {
 			t.Errorf("%s: %d bytes, want %d", c.name, got, c.want)
 		}
 		h := describeHost(os.DirFS(root))

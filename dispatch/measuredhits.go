@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/residency/policy"
 	"github.com/heftai/heft/internal/smallfile"
@@ -21,7 +21,6 @@ const (
 	hitsVersion = 1
 	hitsBytes   = 64 << 10 // maximum size of a file
 	mostHits    = 16       // measured sizes that a file keeps, the latest ones
-	sameShare   = 0.01     // cache sizes that differ by less, as a share of all experts, are the same
 	hitWindow   = 16       // passes that are counted together
 )
 
@@ -97,69 +96,9 @@ func (m *Model) SaveExpertHits(folder string) error {
 
 // with returns h with a new hit rate, which replaces an older one of the same size.
 func (h *ExpertHits) with(p policy.Point) *ExpertHits {
-	points := slices.DeleteFunc(slices.Clone(h.points), func(old policy.Point) bool { return math.Abs(old.Share-p.Share) < sameShare })
+	points := slices.DeleteFunc(slices.Clone(h.points), func(old policy.Point) bool { return math.Abs(old.Share-p.Share) < placement.SameShare })
 	points = append(points, p)
 	return &ExpertHits{points[max(0, len(points)-mostHits):]}
-}
-
-// correct returns a curve through the measured hit rates. Elsewhere it differs from base as much as
-// the measured rates do, interpolated, and no larger cache has fewer hits.
-func (h *ExpertHits) correct(base *policy.Trace) *policy.Trace {
-	errs := policy.Trace{} // measured less base, by share; interpolated like a curve
-	for _, p := range h.points {
-		errs.Curve = append(errs.Curve, policy.Point{Share: p.Share, Hits: p.Hits - base.Hits(p.Share)})
-	}
-	errs.Curve = append(errs.Curve, policy.Point{Share: 1 + sameShare}) // all experts are there
-	byShare := func(a, b policy.Point) int { return cmp.Compare(a.Share, b.Share) }
-	slices.SortFunc(errs.Curve, byShare)
-	out := &policy.Trace{Curve: append(slices.Clone(base.Curve), h.points...)}
-	slices.SortFunc(out.Curve, byShare)
-	out.Curve = slices.CompactFunc(out.Curve, func(a, b policy.Point) bool { return a.Share == b.Share })
-	bound := 1.0 // of what larger caches were measured to have
-	for i := len(out.Curve) - 1; i >= 0; i-- {
-		p := &out.Curve[i]
-		p.Hits = min(max(0, base.Hits(p.Share)+errs.Hits(p.Share)), bound)
-		if slices.ContainsFunc(h.points, func(m policy.Point) bool { return m.Share == p.Share }) {
-			bound = p.Hits
-		}
-	}
-	for i := 1; i < len(out.Curve); i++ {
-		out.Curve[i].Hits = max(out.Curve[i].Hits, out.Curve[i-1].Hits)
-	}
-	return out
-}
-
-// expertHits returns the predicted hit rate by the share of experts that a cache has room for.
-func (o *Options) expertHits() func(share float64) float64 {
-	base := &usualCurve
-	if o.Routing != nil {
-		base = o.Routing.trace
-	}
-	if o.ExpertHits != nil {
-		return o.ExpertHits.correct(base).Hits
-	}
-	return base.Hits
-}
-
-// hitsFrom says what the predicted hit rate of a cache with room for a share of all experts is from.
-func (o *Options) hitsFrom(share float64) string {
-	from := "the curve of usual routings; none was recorded for this model"
-	if o.Routing != nil {
-		from = fmt.Sprintf("%d recorded passes", o.Routing.Passes())
-	}
-	if o.ExpertHits == nil {
-		return from
-	}
-	near := slices.MinFunc(o.ExpertHits.points, func(a, b policy.Point) int {
-		return cmp.Compare(math.Abs(a.Share-share), math.Abs(b.Share-share))
-	})
-	if math.Abs(near.Share-share) < 3*sameShare {
-		return "what an earlier run measured with this cache"
-	}
-	if o.Routing == nil {
-		from = "the curve of usual routings"
-	}
-	return fmt.Sprintf("what an earlier run measured with room for %.0f %% of the experts, and %s", 100*near.Share, from)
 }
 
 // A hitCounter measures the hit rate of the expert cache while single tokens are generated. Only the

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/deviceweights"
@@ -28,7 +29,8 @@ type Model struct {
 	checkpoint *loader.Checkpoint
 	devices    devicemap.Map
 	plan       devicemap.Plan
-	options    Options
+	options    Options            // as the caller gave them
+	settings   placement.Settings // those of the plan; sizes and formats are read here
 	binding    *loader.Binding
 	unexpected []string
 	owned      bool        // the checkpoint is closed with the model
@@ -90,11 +92,10 @@ func New(skeleton *meta.Model, checkpoint *loader.Checkpoint, devices devicemap.
 	if err != nil {
 		return nil, err
 	}
-	o = o.withDefaults(skeleton).withCodes(skeleton)
-	o.scratches = newScratches(newSizers())
-	m := &Model{skeleton: skeleton, checkpoint: checkpoint, devices: devices, options: o, binding: binding, unexpected: binding.Unexpected(),
-		ledger: o.ledger(), program: program}
-	if m.plan, err = m.planOf(devices); err != nil {
+	ledger := o.ledger()
+	m := &Model{skeleton: skeleton, checkpoint: checkpoint, devices: devices, binding: binding, unexpected: binding.Unexpected(),
+		ledger: ledger, options: o, program: program}
+	if err := m.placeBy(devices); err != nil {
 		return nil, err
 	}
 	if err := m.take(binding); err != nil {
@@ -109,9 +110,9 @@ func (m *Model) Checkpoint() *loader.Checkpoint { return m.checkpoint }
 
 // take allocates memory and starts threads. After an error Close releases them.
 func (m *Model) take(binding *loader.Binding) error {
-	here := m.options.here()
-	layout := here.Layout(m.options.Threads)
-	b, err := cpu.New(cpu.Options{Threads: m.options.Threads, Variant: m.options.Variant, Ledger: m.ledger, Arena: &m.options.Ledger.arena, Layout: layout, Reading: m.reading()})
+	here := m.settings.Machine()
+	layout := here.Layout(m.settings.Threads)
+	b, err := cpu.New(cpu.Options{Threads: m.settings.Threads, Variant: m.settings.Variant, Ledger: m.ledger, Arena: &m.options.Ledger.arena, Layout: layout, Reading: m.reading()})
 	if err != nil {
 		return err
 	}
@@ -132,8 +133,8 @@ func (m *Model) take(binding *loader.Binding) error {
 	if err := m.openWeights(binding, devices, o); err != nil {
 		return err
 	}
-	if remembers(m.program) {
-		config := m.options.cache(m.program)
+	if placement.HasKV(m.program) {
+		config := m.settings.KVConfig(m.program)
 		if config.Backing, err = m.newBacking(b.Memory(hostmem.Activations)); err != nil {
 			return err
 		}
@@ -161,16 +162,16 @@ func (m *Model) take(binding *loader.Binding) error {
 // to use weights as stored. Stations use the same conversion.
 func (m *Model) newConverter() (backend.Converter, error) {
 	switch {
-	case m.options.coded:
-		return cpu.NewCoder(m.options.Threads), nil
-	case m.options.Quantize == meta.QuantNone:
+	case m.settings.Coded:
+		return cpu.NewCoder(m.settings.Threads), nil
+	case m.settings.Quantize == meta.QuantNone:
 		return nil, nil
 	}
-	c, err := cpu.NewConverter(m.options.Quantize, m.options.Threads, m.options.Variant)
+	c, err := cpu.NewConverter(m.settings.Quantize, m.settings.Threads, m.settings.Variant)
 	if err != nil {
 		return nil, err
 	}
-	m.stations.convert = deviceweights.Conversion{Deinterleaver: c.InRows(), Params: m.options.loadedBytes(m.skeleton)}
+	m.stations.convert = deviceweights.Conversion{Deinterleaver: c.InRows(), Params: m.settings.LoadedBytes(m.skeleton)}
 	return c, nil
 }
 
@@ -187,24 +188,24 @@ func (m *Model) reading() func() bool {
 // residencyOptions returns the options of the weight store that follow from the model's options
 // and plan. The stations must have loaded their weights.
 func (m *Model) residencyOptions() residency.Options {
-	o := &m.options
+	o, ledger := &m.settings, m.options.Ledger
 	return residency.Options{
-		Arena:      &o.Ledger.arena,
-		Mover:      &o.Ledger.mover,
-		Policy:     &o.Ledger.kept,
+		Arena:      &ledger.arena,
+		Mover:      &ledger.mover,
+		Policy:     &ledger.kept,
 		Staging:    o.StagingBytes,
 		Lent:       m.lendable(),
 		Keep:       m.plan.Policy != devicemap.Manual,
 		Restream:   true,
-		Bands:      o.bandsOf(m.program, o.streamedAs(o.loadedBytes(m.skeleton))),
+		Bands:      o.BandsOf(m.program, o.StreamedAs(o.LoadedBytes(m.skeleton))),
 		RowGroups:  m.program.RowGroups(),
-		Converted:  o.convertedBytes(m.skeleton),
-		Known:      o.codedSizes,
+		Converted:  o.ConvertedBytes(m.skeleton),
+		Known:      o.CodedSizes,
 		SidecarDir: o.CacheDir,
-		NoLateFile: o.inMemory,
+		NoLateFile: o.InMemory,
 		Away:       m.away,
-		Lender:     o.lending(),
-		Borrows:    func(p *meta.Param) bool { return o.lent[p] },
+		Lender:     m.options.self.weights(),
+		Borrows:    func(p *meta.Param) bool { return m.options.self.lent[p] },
 	}
 }
 
@@ -283,7 +284,7 @@ func (m *Model) Vocab() int { return m.program.Vocab() }
 func (m *Model) Joins() int { return m.program.Joins() }
 
 // Context returns the maximum number of tokens in a sequence.
-func (m *Model) Context() int { return m.options.Context }
+func (m *Model) Context() int { return m.settings.Context }
 
 // BatchLimits holds the limits of one [Batch].
 type BatchLimits struct {
@@ -298,8 +299,8 @@ type BatchLimits struct {
 // Options.MaxSequences. If long passes borrow memory from the expert cache for their activations,
 // Tokens falls with the memory limit. BatchLimits is safe for concurrent use.
 func (m *Model) BatchLimits() BatchLimits {
-	limits := m.options.limits()
-	return BatchLimits{Tokens: m.batchTokens(), Sequences: m.options.MaxSequences, States: max(limits.Outputs, limits.States), Amortise: streams(&m.plan)}
+	limits := m.settings.Limits()
+	return BatchLimits{Tokens: m.batchTokens(), Sequences: m.settings.MaxSequences, States: max(limits.Outputs, limits.States), Amortise: placement.Streams(&m.plan)}
 }
 
 // Kernels describes the threads and the instruction set that a model computes with.
@@ -309,7 +310,7 @@ type Kernels struct {
 }
 
 // Kernels returns the threads and the variant of the model.
-func (m *Model) Kernels() Kernels { return Kernels{m.options.Threads, m.variant} }
+func (m *Model) Kernels() Kernels { return Kernels{m.settings.Threads, m.variant} }
 
 // KV returns the usage of the KV cache.
 func (m *Model) KV() KVUsage {
@@ -321,3 +322,10 @@ func (m *Model) KV() KVUsage {
 		PrefixQueries: st.Queries, PrefixHits: st.Hits, BytesPerToken: c.BytesPerToken(),
 		Capacity: m.capacity}
 }
+
+// LoadedAs returns the format that the model's weights are converted to when they are loaded: the
+// result of Quantized, QuantCoded if they are coded, or QuantNone.
+func (m *Model) LoadedAs() meta.QuantFormat { return m.settings.LoadedAs() }
+
+// Quantized returns Options.Quantize: the format that the model's weights are converted to, or QuantNone.
+func (m *Model) Quantized() meta.QuantFormat { return m.settings.Quantize }

@@ -34,7 +34,7 @@ func everywhere(d devicemap.Device) devicemap.Map {
 // It also touches the memory that a first prompt needs. Passes do not wait for it. A
 // second call does nothing. It is safe for concurrent use.
 func (m *Model) Warm(ctx context.Context) {
-	if !m.options.Lazy && !m.closed.Load() && m.warmed.CompareAndSwap(false, true) {
+	if !m.settings.Lazy && !m.closed.Load() && m.warmed.CompareAndSwap(false, true) {
 		m.weights.Warm(ctx)
 		m.touchFirst(ctx)
 	}
@@ -46,7 +46,7 @@ func (m *Model) Warm(ctx context.Context) {
 // bitwise the same. Promote begins when Warm is done. A second call does nothing. It is safe for
 // concurrent use.
 func (m *Model) Promote(ctx context.Context) {
-	if !m.options.Lazy && !m.closed.Load() && m.promoted.CompareAndSwap(false, true) {
+	if !m.settings.Lazy && !m.closed.Load() && m.promoted.CompareAndSwap(false, true) {
 		m.weights.Promote(ctx)
 	}
 }

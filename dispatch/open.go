@@ -41,7 +41,8 @@ func LoadCheckpointAndDispatch(skeleton *meta.Model, path string, o Options) (*M
 // planAndBind returns a model that owns its checkpoint.
 func planAndBind(skeleton *meta.Model, checkpoint *loader.Checkpoint, o Options) (*Model, error) {
 	var m *Model
-	checkpoint.KeepHashes(o.measurements())
+	asked := o.settings()
+	checkpoint.KeepHashes(asked.Measurements())
 	plan, o, err := Plan(skeleton, o.KnownCoding(skeleton, checkpoint))
 	if err == nil {
 		m, err = New(skeleton, checkpoint, plan.Map, o)

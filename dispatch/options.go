@@ -1,42 +1,66 @@
 package dispatch
 
 import (
-	"runtime"
-	"slices"
-	"sync"
-
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/gpus"
 	"github.com/heftai/heft/dispatch/internal/inside"
-	"github.com/heftai/heft/internal/hostmem"
-	"github.com/heftai/heft/internal/kvcache"
-	"github.com/heftai/heft/internal/nn"
-	"github.com/heftai/heft/internal/residency"
-	"github.com/heftai/heft/internal/topology"
+	"github.com/heftai/heft/dispatch/internal/placement"
+	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
 
 // GPUKernels selects the kernels that a GPU computes with.
-type GPUKernels uint8
+type GPUKernels = gpus.Kernels
 
 // The kinds of GPU kernels.
 const (
-	GPUKernelsAuto  GPUKernels = iota // GPUKernelsFast on GPU architectures on which they passed their tests
-	GPUKernelsExact                   // same order of summation as the CPU's kernels, and the same bits
-	GPUKernelsFast                    // kernels for tensor cores, which round activations
+	GPUKernelsAuto  = gpus.KernelsAuto  // GPUKernelsFast on GPU architectures on which they passed their tests
+	GPUKernelsExact = gpus.KernelsExact // same order of summation as the CPU's kernels, and the same bits
+	GPUKernelsFast  = gpus.KernelsFast  // kernels for tensor cores, which round activations
 )
 
 // Precision selects the arithmetic of activations.
-type Precision uint8
+type Precision = placement.Precision
 
 // The precisions.
 const (
 	// PrecisionAuto may round activations and the KV cache to the weights' dtype. Prompt tokens
 	// and generated tokens have different orders of summation.
-	PrecisionAuto Precision = iota
+	PrecisionAuto = placement.PrecisionAuto
 	// PrecisionHigh keeps activations, sums and the KV cache in float32, with the same order of
 	// summation for all tokens.
-	PrecisionHigh
+	PrecisionHigh = placement.PrecisionHigh
 )
+
+// Compression says when bfloat16 weights are coded. Coding is lossless compression to about three
+// quarters of the bytes: coded weights give the same answers bit for bit.
+//
+// [CompressAuto] codes
+//   - all weights, if they fit in memory only when coded,
+//   - all weights, if they fit anyway and coded weights are measured to generate tokens faster,
+//   - all weights, if some stay on the disk and an earlier start with [CompressExact] has
+//     written the coded weights to a file,
+//   - otherwise only the weights in memory, if a token then reads a tenth less from the disk.
+type Compression = placement.Compression
+
+// The kinds of compression.
+const (
+	CompressNone  = placement.CompressNone  // use weights as stored
+	CompressAuto  = placement.CompressAuto  // code weights if that pays
+	CompressExact = placement.CompressExact // code all weights that get a tenth smaller or more; those on the disk in a file of CacheDir
+)
+
+// ParseCompression returns the compression called auto, exact or none.
+func ParseCompression(name string) (Compression, bool) { return placement.ParseCompression(name) }
+
+// StreamChosen is the value of Options.StreamPrompts with which [Plan] chooses the length from
+// the measured speeds of the host and the GPU.
+const StreamChosen = placement.StreamChosen
+
+// RuntimeBytes is the memory that a plan reserves for the Go runtime and the program, which no
+// ledger counts. The row [devicemap.DevicePlan.RuntimeBytes] also includes the memory of the
+// tokenizer and the module tree.
+const RuntimeBytes = placement.RuntimeBytes
 
 // Options say where weights live and how much memory a model may take. The zero value works.
 type Options struct {
@@ -151,204 +175,89 @@ type Options struct {
 	// Ledger counts the memory that the model takes. nil means a new ledger.
 	Ledger *Ledger
 
-	lender *Model // of a self-draft: the model whose weights it shares; see SelfDraft
-	lent   map[*meta.Param]bool
-
-	planned    *devicemap.Plan       // the plan that Plan made with these options
-	coded      bool                  // weights are coded, see Compress
-	codedSizes map[*meta.Param]int64 // of KnownCoding; nil if no earlier start has recorded them
-	canKeep    func() error          // of KnownCoding: why coded weights on the disk cannot be kept; nil if that is unknown
-	inMemory   bool                  // code only weights in memory; those on the disk are read as stored
-	unkept     map[*meta.Param]bool  // with inMemory: parameters that are read as stored, because the plan has them on the disk
-	keptCodes  bool                  // of KnownCoding: an earlier start has coded the weights in a file
-	codedSpeed func() float64        // of KnownCoding: returns the speedup of coded weights in memory, 0 if unknown; nil: do not ask
-	gain       float64               // the result of codedSpeed in Plan
-	// storedStreams lets CompressAuto code weights only if all of them are then in memory,
-	// because a self-draft uses stored ones.
-	storedStreams bool
-	// codedColumns is the minimum row length of coded matrices.
-	codedColumns int
-	borrows      bool // long passes borrow activations from experts; see keptTokens
-	// wholePass runs all rows of a pass through a block together, so that the pass reads streamed
-	// matrices once. Activations that short passes do not use are lent to these matrices.
-	wholePass bool
-	tight     bool  // no band is read ahead; see tighten
-	kvUsual   int64 // bytes of the KV cache that the plan expects sequences to use
-	kvGrown   int64 // bytes to which the KV cache may grow; see kvRoom
-	// columns streams GPTQ and AWQ matrices in bands of outputs, which takes less memory and
-	// reads more slowly.
-	columns bool
-	// leastScratch makes operations take the minimum of memory. It is set for limits below the
-	// minimum of faster operations.
-	leastScratch bool
-	scratches    *scratches // of this model; nil until first used
-
-	inside inside.Options // of tests
+	found  placement.Findings   // of earlier starts; see KnownCoding
+	placed *placement.Placement // the latest plan that was made with these options, or nil
+	self   selfDraftOptions     // of a model with a self-draft, or of the draft
+	inside inside.Options       // of tests
 }
 
-func (o *Options) here() topology.Machine {
-	if o.inside.Machine != nil {
-		return *o.inside.Machine
+// settings returns what planning reads of o. Choices of an earlier plan stay: who plans again with
+// its options gets the same formats.
+func (o *Options) settings() placement.Settings {
+	s := placement.Settings{
+		DeviceMap: o.DeviceMap, MaxMemory: o.MaxMemory, StrictMemory: o.StrictMemory, Threads: o.Threads, Variant: o.Variant,
+		Precision: o.Precision, Quantize: o.Quantize, Compress: o.Compress, CacheDir: o.CacheDir, MeasurementsDir: o.MeasurementsDir,
+		MaxBatchTokens: o.MaxBatchTokens, StreamPrompts: o.StreamPrompts, GPUKernels: o.GPUKernels, MaxSequences: o.MaxSequences,
+		HiddenStates: o.HiddenStates, Context: o.Context, KVDType: o.KVDType, KVTokens: o.KVTokens, KVBytes: o.KVBytes,
+		StagingBytes: o.StagingBytes, MaxModelLen: o.MaxModelLen, Serving: o.Serving, Lazy: o.Lazy, RequestBytes: o.RequestBytes,
+		AdapterMemory: o.AdapterMemory, KVStored: o.KVStore != nil, StoredStreams: o.self.storedStreams,
+		Findings: o.found, Inside: o.inside,
 	}
-	return topology.Here()
+	for _, a := range o.Adapters {
+		s.Adapters = append(s.Adapters, placement.Adapter(a))
+	}
+	if o.Routing != nil {
+		s.Routing = o.Routing.trace
+	}
+	if o.ExpertHits != nil {
+		s.ExpertHits = o.ExpertHits.points
+	}
+	if o.Ledger != nil {
+		s.Ledger = &o.Ledger.host
+	}
+	if o.placed != nil {
+		s.Choices = o.placed.Settings.Choices
+	}
+	s.Borrows = s.Borrows || o.inside.Borrows
+	return s
 }
 
-// A Ledger counts the host memory of one or more models by purpose. The weights of these models
-// share a memory region, the workers that read them, and a limit. The zero value is ready to use.
-// A Ledger is safe for concurrent use.
-type Ledger struct {
-	host  hostmem.Ledger
-	arena hostmem.Arena
-	mover residency.Mover
-	kept  residency.Policy
-	begin sync.Once
-
-	lenders  lenders
-	adapters adapterPool
-}
-
-// SetLimit limits the memory of all models that l counts, in bytes, in addition to the limit of
-// each model. A model that needs memory takes it from idle models: their promoted, converted and
-// cached weights are evicted, and read or converted again when they are used. Results stay
-// bitwise the same. Other memory is counted but not released, so a limit that is too small is
-// exceeded. SetLimit is safe for concurrent use.
-func (l *Ledger) SetLimit(bytes int64) { l.kept.SetLimit(bytes) }
-
-// CountRequests adds n bytes to the memory of requests; n may be negative. Streamed weights of
-// all models return memory that they borrowed from requests. It is safe for concurrent use.
-func (l *Ledger) CountRequests(n int64) {
-	l.host.Add(hostmem.Requests, n)
-	l.lenders.Lock()
-	defer l.lenders.Unlock()
-	for _, m := range l.lenders.models {
-		m.followRequests()
-	}
-}
-
-// lenders are the models that lend memory to their streamed weights.
-type lenders struct {
-	sync.Mutex
-	models []*Model
-}
-
-func (l *lenders) add(m *Model) {
-	l.Lock()
-	l.models = append(l.models, m)
-	l.Unlock()
-}
-
-func (l *lenders) remove(m *Model) {
-	l.Lock()
-	l.models = slices.DeleteFunc(l.models, func(other *Model) bool { return other == m })
-	l.Unlock()
-}
-
-// Held returns the bytes held now, by purpose: "weights", "kv", "activations", "staging", "cache",
-// "requests", "other".
-func (l *Ledger) Held() map[string]int64 {
-	out := map[string]int64{}
-	for _, p := range hostmem.Purposes() {
-		out[p.String()] = l.host.Held(p)
-	}
-	return out
-}
-
-func (o *Options) ledger() *hostmem.Ledger {
-	if o.Ledger == nil {
-		o.Ledger = new(Ledger)
-	}
-	o.Ledger.begin.Do(func() {
-		// The KV cache reserves addresses for more than the limit, because it can grow by
-		// evicting weights.
-		o.Ledger.arena.Ledger, o.Ledger.arena.Size = &o.Ledger.host, 2*DescribeHost().TotalBytes
-	})
-	return &o.Ledger.host
-}
-
-func (o Options) withDefaults(skeleton *meta.Model) Options {
-	if o.Threads <= 0 {
-		o.Threads = defaultThreads(o.here())
-	}
-	o.Threads = min(o.Threads, runtime.GOMAXPROCS(0))
-	if o.MaxBatchTokens <= 0 {
-		o.MaxBatchTokens = 512
-	}
-	if o.MaxSequences <= 0 {
-		o.MaxSequences = 64
-	}
-	if spec, ok := skeleton.Root.Spec.(*meta.CausalLMSpec); ok && (o.Context <= 0) {
-		o.Context = spec.Context
-	}
-	if o.KVDType == meta.NoDType {
-		o.KVDType = meta.Float32
-		if o.Precision == PrecisionAuto && weightsAre16Bit(skeleton) {
-			o.KVDType = meta.BFloat16
-		}
-	}
+// with returns o with the sizes of settings.
+func (o Options) with(s *placement.Settings) Options {
+	o.DeviceMap, o.MaxMemory, o.Threads, o.Compress = s.DeviceMap, s.MaxMemory, s.Threads, s.Compress
+	o.MaxBatchTokens, o.MaxSequences, o.StreamPrompts = s.MaxBatchTokens, s.MaxSequences, s.StreamPrompts
+	o.Context, o.MaxModelLen, o.KVDType, o.KVTokens, o.KVBytes = s.Context, s.MaxModelLen, s.KVDType, s.KVTokens, s.KVBytes
+	o.StagingBytes, o.RequestBytes = s.StagingBytes, s.RequestBytes
 	return o
 }
 
-func defaultThreads(m topology.Machine) int { return min(m.Threads(), runtime.GOMAXPROCS(0)) }
-
-// weightsAre16Bit reports whether the model's weights have 16 bits. It checks the first matrix
-// only, because a model stores all matrices alike.
-func weightsAre16Bit(skeleton *meta.Model) bool {
-	for _, p := range skeleton.Root.AllParams() {
-		if len(p.Shape) >= 2 {
-			return p.DType.Bits() <= 16
-		}
-	}
-	return false
+// planned returns o with the sizes of a plan, and the plan itself for [New].
+func (o Options) planned(d *placement.Placement) Options {
+	o = o.with(&d.Settings)
+	o.placed = d
+	return o
 }
 
-// cache returns the configuration of the KV cache, with the requested number of pages.
-func (o *Options) cache(p *nn.Program) kvcache.Config {
-	c := kvcache.Config{Layers: slices.Clone(p.KV()), DType: o.KVDType, PageTokens: kvcache.DefaultPageTokens,
-		States: p.States(), StateSlots: statesPerSequence * o.MaxSequences}
-	for i := range c.Layers {
-		if c.Layers[i].Window >= o.Context { // it sees all
-			c.Layers[i].Window = 0
-		}
-	}
-	if o.KVTokens > 0 {
-		c.Pages = c.SharedPages(o.KVTokens, o.MaxSequences, o.MaxBatchTokens)
-	}
-	if bytes := c.PageBytes(); bytes > 0 {
-		c.Pages = max(c.Pages, int(o.KVBytes/bytes))
-	}
-	if c.Pages == 0 {
-		c.Pages = max(1, c.SequencePages(o.Context, o.MaxBatchTokens))
-	}
-	return c
+// KnownCoding returns o with the findings of earlier starts in CacheDir: the matrices that coding
+// does not make smaller. Plans count these matrices as stored, and also weights on the disk if
+// their coded file cannot be written. KnownCoding reads no weight. Without a checkpoint it
+// returns o unchanged.
+func (o Options) KnownCoding(skeleton *meta.Model, checkpoint *loader.Checkpoint) Options {
+	s := o.settings()
+	s = s.Find(skeleton, checkpoint)
+	o.found = s.Findings
+	return o
 }
 
-// statesPerSequence is the maximum number of states for each sequence of a batch: the one that a
-// pass reads, the one that it writes, a copy, and a snapshot of an earlier prompt.
-const statesPerSequence = 4
-
-// remembers reports whether a program has cached keys and values, or states.
-func remembers(p *nn.Program) bool { return len(p.KV()) > 0 || len(p.States()) > 0 }
-
-// limits returns the limits of a pass. Logits of a whole batch would take rows × vocabulary
-// values. As many as a chunk of a scored prompt needs are enough.
-func (o *Options) limits() nn.Limits {
-	tile := tileRows
-	switch {
-	case o.wholePass:
-		tile = o.MaxBatchTokens
-	case o.inside.Tile > 0:
-		tile = o.inside.Tile
+// CodedGain returns the measured speedup of coded weights over plain ones on this machine. It is
+// known only for the options that [Plan] returned, and only if the plan depended on it; otherwise
+// it is 0.
+func (o *Options) CodedGain() float64 {
+	if o.placed == nil {
+		return 0
 	}
-	l := nn.Limits{Rows: o.MaxBatchTokens, Outputs: max(o.MaxSequences, min(o.MaxBatchTokens, maxScored)), Tile: tile}
-	if o.HiddenStates {
-		l.States = o.MaxBatchTokens
-	}
-	return l
+	return o.placed.Settings.Gain
 }
 
-// tileRows is the number of rows that go through a block together. More rows are not faster:
-// these fill the caches and occupy all threads.
-const tileRows = 512
+// LoadedAs returns the format that weights are converted to when they are loaded. That is the
+// format of Quantize, QuantCoded if [Plan] chose coded weights, or QuantNone.
+func (o *Options) LoadedAs() meta.QuantFormat {
+	s := o.settings()
+	return s.LoadedAs()
+}
 
-// maxScored is the maximum number of prompt tokens with logits in one pass.
-const maxScored = 64
+// check returns an error that names the first field of o with an invalid value.
+func (o *Options) check() error {
+	s := o.settings()
+	return s.Check()
+}

@@ -1,6 +1,9 @@
 package dispatch
 
-import "github.com/heftai/heft/devicemap"
+import (
+	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/placement"
+)
 
 // Plan returns the plan of the model: where its weights live, what each device holds, and
 // warnings, such as a limit below the minimum. For a model of [New] with a map of your own, it
@@ -23,7 +26,7 @@ func (m *Model) PlanNow() (plan devicemap.Plan, differs bool) {
 	d := m.weights.Displaced()
 	host.LimitBytes, host.WeightsBytes, host.StagingBytes = limit, min(host.WeightsBytes, max(to.weights-d.Window, 0)), to.staging+d.Window
 	host.KVBytes, host.RequestBytes = to.kv, to.requests
-	plan = m.plan.Moved(host, d.Bytes, less, m.options.expertHits())
+	plan = m.plan.Moved(host, d.Bytes, less, m.settings.HitRate())
 	if len(d.Paths) > 0 {
 		now := devicemap.NewMap(m.plan.Map.Entries()...)
 		for _, path := range d.Paths {
@@ -36,18 +39,18 @@ func (m *Model) PlanNow() (plan devicemap.Plan, differs bool) {
 
 // RequestBytes returns the bytes that the plan reserves for requests; see [Options].Serving. 0
 // means none.
-func (m *Model) RequestBytes() int64 { return m.options.RequestBytes }
+func (m *Model) RequestBytes() int64 { return m.settings.RequestBytes }
 
 // PlanWith returns the plan with the hit rate of the expert cache that is expected while the
 // given number of sequences hold the given number of tokens each. The plan itself expects an
 // eighth of the KV cache of one sequence to be in use. PlanWith is safe for concurrent use.
 func (m *Model) PlanWith(sequences, tokens int) devicemap.Plan {
-	if m.cache == nil || m.options.kvUsual == 0 {
+	if m.cache == nil || m.settings.KVUsual == 0 {
 		return m.plan
 	}
 	config := m.cache.Config()
-	used := int64(sequences)*config.SequenceBytes(tokens, m.options.MaxBatchTokens) + int64(m.lendStep(config.PageBytes()))*config.PageBytes()
-	return m.plan.LendingLess(used-m.options.kvUsual, m.options.expertHits())
+	used := int64(sequences)*config.SequenceBytes(tokens, m.settings.MaxBatchTokens) + int64(m.lendStep(config.PageBytes()))*config.PageBytes()
+	return m.plan.LendingLess(used-m.settings.KVUsual, m.settings.HitRate())
 }
 
 // ExpectedMemory returns the bytes that the plan expects in memory while one request runs,
@@ -56,43 +59,22 @@ func (m *Model) PlanWith(sequences, tokens int) devicemap.Plan {
 func (m *Model) ExpectedMemory() int64 {
 	host := m.plan.Device(devicemap.CPU)
 	expected := host.Used() - host.RequestBytes - host.RuntimeBytes
-	if lendsToMatrices(&m.plan) && m.lends() {
-		expected += min(unusedByRequests(host.RequestBytes, 0), m.plan.Streamed()-m.plan.DiskBytesPerToken)
+	if placement.LendsToMatrices(&m.plan) && m.lends() {
+		expected += min(placement.UnusedByRequests(host.RequestBytes, 0), m.plan.Streamed()-m.plan.DiskBytesPerToken)
 	}
 	return expected
 }
 
-// planOf returns the plan of a device map that the user made.
-func (m *Model) planOf(devices devicemap.Map) (devicemap.Plan, error) {
-	if p := m.options.planned; p != nil && p.Map.String() == devices.String() {
-		return *p, nil
+// placeBy sets the plan and the settings of a device map: those of the options if they were
+// planned for this map, or else the sizes that a map of the caller needs.
+func (m *Model) placeBy(devices devicemap.Map) error {
+	s := m.options.settings()
+	s = s.ForModel(m.skeleton)
+	if d := m.options.placed; d != nil && d.Plan.Map.String() == devices.String() {
+		m.plan, m.settings = d.Plan, s
+		return nil
 	}
-	const plenty = 1 << 60
-	budgets := []devicemap.Budget{{Device: devicemap.CPU, Limit: plenty}}
-	for _, d := range devices.Devices() {
-		if d != devicemap.CPU && d != devicemap.Disk {
-			budgets = append(budgets, devicemap.Budget{Device: d, Limit: plenty})
-		}
-	}
-	var kv int64
-	if remembers(m.program) {
-		cache := m.options.cache(m.program)
-		kv = int64(cache.Pages) * cache.PageBytes()
-	}
-	for i := range budgets {
-		if b := &budgets[i]; b.Device == devicemap.CPU {
-			b.KV, b.Activations = kv, m.options.activationBytes(m.skeleton, m.program, m.options.limits())
-		}
-	}
-	loaded := m.options.loadedBytes(m.skeleton)
-	plan, err := devicemap.Solve(m.skeleton, budgets, devicemap.Policy{Kind: devicemap.Manual, Pins: devices, Loaded: loaded,
-		Bands: m.options.bandsOf(m.program, m.options.streamedAs(loaded))})
-	m.options.wholePass = plan.DiskBytesPerToken > plan.ExpertBytesPerToken
-	for i := range plan.Devices {
-		d := &plan.Devices[i]
-		if d.LimitBytes = 0; d.Device == devicemap.CPU {
-			d.ActivationBytes = m.options.activationBytes(m.skeleton, m.program, m.options.limits())
-		}
-	}
-	return plan, err
+	d, err := s.PlaceBy(m.skeleton, m.program, devices)
+	m.plan, m.settings = d.Plan, d.Settings
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/probe"
 	"github.com/heftai/heft/loader"
@@ -83,7 +84,9 @@ func filesOf(checkpoint *loader.Checkpoint) (files []string) {
 // Probe measures the machine with the threads and kernels of m and the disk of its checkpoint. A
 // pass that runs meanwhile is slower and lowers the result. Probe is safe for concurrent use.
 func (m *Model) Probe(ctx context.Context, memory int64) (MachineSpeed, error) {
-	return Probe(ctx, m.options, m.checkpoint, memory)
+	o := m.options
+	o.Threads = m.settings.Threads
+	return Probe(ctx, o, m.checkpoint, memory)
 }
 
 // ProbeDisk returns the read rate of the disk that holds folder, in bytes per second. It returns
@@ -140,7 +143,7 @@ type Run struct {
 
 // PredictRun is like the function [PredictRun] for the model, its plan and its KV cache.
 func (m *Model) PredictRun(s MachineSpeed, r Run) ModelSpeed {
-	r.KVDType = m.options.KVDType
+	r.KVDType = m.settings.KVDType
 	dtype := ""
 	if f := m.LoadedAs(); f != meta.QuantNone {
 		dtype = f.String()
@@ -201,7 +204,7 @@ func newCostModel(skeleton *meta.Model, plan devicemap.Plan, dtype string, kv me
 		return nil, false
 	}
 	m := &costModel{skeleton: skeleton, plan: plan, speed: s, dtype: dtype, weights: float64(step), rate: s.Operations32}
-	m.elements, m.load = m.weights/bytesOfWeight(skeleton, dtype), workloadOf(skeleton, Options{KVDType: kv}.withDefaults(skeleton).KVDType)
+	m.elements, m.load = m.weights/bytesOfWeight(skeleton, dtype), workloadOf(skeleton, placement.KVDType(skeleton, kv, PrecisionAuto))
 	m.products, m.kind = s.Products32, 4
 	switch f, converted := quantized(dtype); {
 	case converted && !f.Row().Exact:
@@ -375,4 +378,30 @@ func storedBytes(skeleton *meta.Model) float64 {
 // scale returns the size of weights loaded as dtype divided by their stored size.
 func scale(skeleton *meta.Model, dtype string) float64 {
 	return bytesOfWeight(skeleton, dtype) / storedBytes(skeleton)
+}
+
+// codedShare returns the size of coded weights divided by that of plain ones, over all matrices.
+func codedShare(skeleton *meta.Model) float64 {
+	var plain, saved int64
+	for _, p := range skeleton.Root.AllParams() {
+		if len(p.Shape) >= 2 && p.SameAs == nil {
+			plain += p.Bytes()
+		}
+	}
+	for p, n := range skeleton.Root.Coded(meta.CodedShare) {
+		saved += p.Bytes() - n
+	}
+	if plain == 0 {
+		return 1
+	}
+	return 1 - float64(saved)/float64(plain)
+}
+
+// quantized reports whether dtype names a format that weights are converted to.
+func quantized(dtype string) (meta.QuantFormat, bool) {
+	if dtype == meta.QuantCoded.String() {
+		return meta.QuantCoded, true
+	}
+	f, ok := meta.ParseQuantize(dtype)
+	return f, ok && f != meta.QuantNone
 }

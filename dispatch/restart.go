@@ -14,7 +14,7 @@ func (m *Model) restart(ctx context.Context, r *BatchRow) error {
 	held := append([]int32(nil), s.tokens...)
 	s.Free()
 	for at := 0; at < len(held); {
-		n := min(m.options.MaxBatchTokens, len(held)-at)
+		n := min(m.settings.MaxBatchTokens, len(held)-at)
 		chunk := Batch{Rows: []BatchRow{{Sequence: s, Tokens: held[at : at+n], PromptLen: total}}}
 		if _, err := m.forward(ctx, &chunk); err != nil {
 			s.Free()

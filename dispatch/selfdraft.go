@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/meta"
@@ -59,11 +60,11 @@ func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64)
 	alone, _, aloneErr := planner.Plan(within(0))
 	beside := func(bytes int64) Options {
 		o := within(bytes)
-		o.storedStreams = true
+		o.self.storedStreams = true
 		return o
 	}
 	plan, o, err := planner.Plan(beside(full))
-	for err == nil && onDisk(&plan) {
+	for err == nil && placement.OnDisk(&plan) {
 		var less int64
 		d.lent, less = lendable(skeleton, &plan, &o, &draft)
 		need := full - less
@@ -83,7 +84,7 @@ func PlanSelfDraft(skeleton *meta.Model, draft Options, within func(bytes int64)
 		d.NoRoom = aloneErr == nil
 		return plan, o, d, fmt.Errorf("it takes %s of the limit, and for the rest: %w", devicemap.FormatSize(full), err)
 	}
-	d.OnDisk = onDisk(&plan)
+	d.OnDisk = placement.OnDisk(&plan)
 	d.DiskBytes, d.DiskBytesAlone = plan.DiskBytesPerToken, plan.DiskBytesPerToken
 	if aloneErr == nil {
 		d.DiskBytesAlone = alone.DiskBytesPerToken
@@ -127,14 +128,14 @@ func (d *SelfDraft) Gain(right float64) float64 {
 // converts or codes its weights, and no part of a stack of experts.
 func lendable(skeleton *meta.Model, plan *devicemap.Plan, o, draft *Options) (map[*meta.Param]bool, int64) {
 	list, bytes := map[*meta.Param]bool{}, int64(0)
-	if o.coded || o.Quantize != meta.QuantNone {
+	if o.LoadedAs() != meta.QuantNone {
 		return list, 0
 	}
 	program, err := nn.Compile(skeleton.Root)
 	if err != nil {
 		return list, 0
 	}
-	loaded := draft.loadedBytes(skeleton)
+	loaded := draft.placed.Settings.LoadedBytes(skeleton)
 	paths := map[*meta.Param]string{}
 	for path, p := range skeleton.Root.AllParams() {
 		if p.SameAs == nil {
@@ -178,13 +179,20 @@ func (m *Model) NewSelfDraft(d *SelfDraft) (*Model, error) {
 		return nil, errors.New("dispatch: self-draft: got a draft without a map, want one of PlanSelfDraft")
 	}
 	o := d.options
-	o.lender, o.lent = m, d.lent
+	o.self.lender, o.self.lent = m, d.lent
 	return New(m.skeleton, m.checkpoint, d.devices, o)
 }
 
-// lending returns the weights of the model that shares them with a draft; nil if o are not a
-// self-draft's options.
-func (o *Options) lending() *residency.Store {
+// selfDraftOptions are the options of a model with a self-draft, and of the draft.
+type selfDraftOptions struct {
+	lender        *Model               // of a draft: the model whose weights it shares
+	lent          map[*meta.Param]bool // of a draft: the weights that it shares
+	storedStreams bool                 // of the model: see settings
+}
+
+// weights returns the weights of the model that shares them with a draft; nil if o are not a
+// draft's options.
+func (o *selfDraftOptions) weights() *residency.Store {
 	if o.lender == nil {
 		return nil
 	}

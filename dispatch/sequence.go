@@ -38,7 +38,7 @@ func (s *Sequence) pages(promptLen int) *kvcache.Sequence {
 		s.class = s.model.pageClass(promptLen, promptLen)
 		s.kv = s.model.cache.NewSequence(s.class)
 		s.share()
-		s.tokens = slices.Grow(s.tokens, max(min(firstTokens, s.model.options.Context)-len(s.tokens), 0))
+		s.tokens = slices.Grow(s.tokens, max(min(firstTokens, s.model.settings.Context)-len(s.tokens), 0))
 	}
 	return s.kv
 }
@@ -88,7 +88,7 @@ func (s *Sequence) Reserve(n int) error {
 }
 
 func (s *Sequence) reserve(n, promptLen int) error {
-	kv, pass := s.pages(promptLen), s.model.options.MaxBatchTokens
+	kv, pass := s.pages(promptLen), s.model.settings.MaxBatchTokens
 	if err := s.detach(n); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (s *Sequence) Restore(prompt []int32, ready func()) bool {
 	if s.check() != nil || s.model.options.KVStore == nil || s.Len() > 0 || len(prompt) == 0 {
 		return false
 	}
-	kv, pass := s.pages(len(prompt)), s.model.options.MaxBatchTokens
+	kv, pass := s.pages(len(prompt)), s.model.settings.MaxBatchTokens
 	s.model.takeBackKV(kv, len(prompt), pass)
 	if missing := kv.Missing(len(prompt), pass); missing > 0 {
 		s.model.growKV(missing)

@@ -29,7 +29,7 @@ func (p *Planner) ChooseSequences(o Options, s MachineSpeed) int {
 			break
 		}
 		dtype := o.DeviceMap.DType
-		if f := planned.loadedAs(); f != meta.QuantNone {
+		if f := planned.LoadedAs(); f != meta.QuantNone {
 			dtype = f.String()
 		}
 		next := togetherPerSecond(p.skeleton, plan, dtype, s, n)

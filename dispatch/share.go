@@ -29,7 +29,7 @@ func (m *Model) leastOfShare() shares {
 	host, least := m.plan.Device(devicemap.CPU), m.limit.least
 	least.requests = host.RequestBytes
 	if m.cache != nil {
-		least.kv = min(m.cache.Config().SequenceBytes(m.options.Context, m.options.MaxBatchTokens), host.KVBytes)
+		least.kv = min(m.cache.Config().SequenceBytes(m.settings.Context, m.settings.MaxBatchTokens), host.KVBytes)
 	}
 	return least
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/gpus"
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/deviceweights"
 	"github.com/heftai/heft/internal/kvcache"
@@ -48,11 +50,6 @@ type stations struct {
 	normed  []float32
 	sums    []float32
 	hidden  []float32
-}
-
-func isGPU(d devicemap.Device) bool {
-	_, gpu := d.GPU()
-	return gpu
 }
 
 // A DeviceError reports that a pass failed on a GPU. If Lost is set, the GPU cannot be used any
@@ -105,13 +102,13 @@ func (s *station) tellLoss(err *DeviceError) {
 // takeStations opens the GPUs of the device map and allocates memory for their weights. It reads
 // no weight.
 func (m *Model) takeStations() error {
-	tier, convert := m.options.gpuTier(), m.options.conversion(m.stations.convert.Params)
+	tier, convert := m.settings.GPUs(), m.settings.Conversion(m.stations.convert.Params)
 	m.stations.of = make([]*station, len(m.program.Units))
-	for i, d := range unitDevices(m.skeleton.Root, m.program, m.devices) {
-		if m.program.HostOnly() != "" || tier.refuses(m.program.Units[i], convert) != "" {
+	for i, d := range placement.UnitDevices(m.skeleton.Root, m.program, m.devices) {
+		if m.program.HostOnly() != "" || tier.Refuses(m.program.Units[i], convert) != "" {
 			continue
 		}
-		if isGPU(d) {
+		if gpus.Is(d) {
 			s, err := m.station(d, tier)
 			if err != nil {
 				return err
@@ -132,41 +129,34 @@ func (m *Model) takeStations() error {
 }
 
 // station returns the station of a device. The first call opens it.
-func (m *Model) station(d devicemap.Device, tier gpuTier) (*station, error) {
+func (m *Model) station(d devicemap.Device, tier gpus.Tier) (*station, error) {
 	for _, s := range m.stations.list {
 		if s.device == d {
 			return s, nil
 		}
 	}
 	number, _ := d.GPU()
-	b, err := tier.open(number, m.backend)
-	if err != nil && tier.noMemory(err) {
+	b, err := tier.Open(number, m.backend)
+	if err != nil && tier.NoMemory(err) {
 		return nil, m.tooLittle(d, 0, "its kernels", "", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("dispatch: the device map has GPU %s: %w", d, err)
 	}
 	if limited, ok := b.(interface{ LimitOwn(bytes int64) }); ok {
-		limited.LimitOwn(m.options.gpuOwnBytes(m.skeleton, m.program))
+		limited.LimitOwn(m.settings.GPUOwnBytes(m.skeleton, m.program))
 	}
-	s := &station{device: d, backend: b, noMemory: tier.noMemory, onLost: m.options.DeviceLost, meter: m.newMeter(d, b)}
+	s := &station{device: d, backend: b, noMemory: tier.NoMemory, onLost: m.options.DeviceLost, meter: m.newMeter(d, b)}
 	s.weights = &stationWeights{Weights: deviceweights.New(b, m.binding, m.stations.convert, func(b *meta.Buffer) tensor.Tensor { return m.weights.Buffer(b) })}
 	m.stations.list = append(m.stations.list, s)
 	return s, nil
-}
-
-func modules(nodes []nn.Node) (out []*meta.Module) {
-	for _, n := range nodes {
-		out = append(out, n.Module)
-	}
-	return out
 }
 
 // startStations allocates activations. Weights and KV cache must have their memory.
 func (m *Model) startStations() (err error) {
 	for _, s := range m.stations.list {
 		s.meter.weights.Store(s.weights.Bytes())
-		if s.run, err = m.program.NewContext(s.backend, s.weights, m.options.limits()); err != nil {
+		if s.run, err = m.program.NewContext(s.backend, s.weights, m.settings.Limits()); err != nil {
 			return m.noRoom(s, "activations", "use a lower --max-num-batched-tokens", err)
 		}
 	}
@@ -180,12 +170,12 @@ func (m *Model) startStations() (err error) {
 // hostMap returns the device map of the weights that units of the host read. The function reports
 // whether only stations read a parameter.
 func (m *Model) hostMap() (devicemap.Map, func(*meta.Param) bool) {
-	if !slices.ContainsFunc(m.devices.Devices(), isGPU) {
+	if !slices.ContainsFunc(m.devices.Devices(), gpus.Is) {
 		return m.devices, nil
 	}
 	var host devicemap.Map
 	for _, e := range m.devices.Entries() {
-		if isGPU(e.Device) {
+		if gpus.Is(e.Device) {
 			e.Device = devicemap.CPU
 		}
 		host.Set(e.Path, e.Device)
@@ -193,7 +183,7 @@ func (m *Model) hostMap() (devicemap.Map, func(*meta.Param) bool) {
 	read := map[*meta.Param]bool{}
 	for i, u := range m.program.Units {
 		if m.stations.of == nil || m.stations.of[i] == nil {
-			for _, p := range unitParams(u) {
+			for _, p := range gpus.UnitParams(u) {
 				read[p] = true
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/deviceweights"
 	"github.com/heftai/heft/internal/kvcache"
@@ -73,11 +74,11 @@ type promptStreams struct {
 // planStreams sets up streams of host units to the GPU of the plan, or to the last GPU that has
 // units.
 func (m *Model) planStreams() error {
-	st, from := &m.stations.streams, m.options.StreamPrompts
+	st, from := &m.stations.streams, m.settings.StreamPrompts
 	if from <= 0 || m.program.HostOnly() != "" {
 		return nil
 	}
-	tier, convert := m.options.gpuTier(), m.options.conversion(m.stations.convert.Params)
+	tier, convert := m.settings.GPUs(), m.settings.Conversion(m.stations.convert.Params)
 	if d := m.plan.StreamDevice; d != "" {
 		s, err := m.station(d, tier)
 		if err != nil {
@@ -95,7 +96,7 @@ func (m *Model) planStreams() error {
 	last := m.stations.list[len(m.stations.list)-1]
 	for i, u := range m.program.Units {
 		switch {
-		case tier.refuses(u, convert) != "":
+		case tier.Refuses(u, convert) != "":
 		case m.hostHasExperts(u):
 			st.experts[i], st.from = last, from
 		case m.stations.of[i] == nil && len(u.Layers)+len(u.States) > 0 && m.dividedIn(u) == nil:
@@ -112,23 +113,23 @@ func (m *Model) startStreams() error {
 		return nil
 	}
 	for _, s := range m.stations.list {
-		var units []streamedUnit
+		var units []placement.StreamedUnit
 		var cached int64
 		for i, u := range m.program.Units {
 			if m.stations.streams.experts[i] == s {
-				units = append(units, streamedUnit{u, true})
+				units = append(units, placement.StreamedUnit{Unit: u, OnlyExperts: true})
 			}
 			if m.stations.streams.to[i] != s {
 				continue
 			}
-			units = append(units, streamedUnit{u, false})
+			units = append(units, placement.StreamedUnit{Unit: u})
 			cached = max(cached, m.cachedBytes(u))
 		}
 		if units == nil {
 			continue
 		}
 		var err error
-		if s.weights.stream, err = deviceweights.NewStream(s.backend, m.weights, m.stations.convert, streamSize(units, m.stations.convert.Params)); err == nil {
+		if s.weights.stream, err = deviceweights.NewStream(s.backend, m.weights, m.stations.convert, placement.StreamSize(units, m.stations.convert.Params)); err == nil {
 			s.pages, err = s.backend.New(meta.Uint8, int(cached))
 		}
 		if err != nil {
@@ -343,7 +344,7 @@ func (s *station) copyPages(device, host tensor.Tensor, pages []int32, there boo
 // computes have a class of their own, because their bits may differ.
 func (m *Model) pageClass(n, prompt int) uint64 {
 	class := m.program.RopeClass(n)
-	if from := m.stations.streams.from; from > 0 && prompt >= from && m.options.Precision != PrecisionHigh {
+	if from := m.stations.streams.from; from > 0 && prompt >= from && m.settings.Precision != PrecisionHigh {
 		const streamed = 1 << 63
 		class ^= streamed
 	}

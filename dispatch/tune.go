@@ -5,13 +5,10 @@ import (
 	"log/slog"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/kernels/tune"
 	"github.com/heftai/heft/internal/probe"
 )
-
-// tuneLimit is the minimum limit of the cpu's memory with which a model measures how weights are
-// read. The measurement takes half a MiB for each thread, at most 16 MiB.
-const tuneLimit = 512 << 20
 
 // TuneReads measures how this machine reads weights fastest: how many rows at once, and with or
 // without software prefetch. It uses the result that an earlier process stored in folder for this
@@ -34,7 +31,7 @@ func (m *Model) TuneReads(ctx context.Context, folder string) <-chan struct{} {
 		return done
 	}
 	ctx, m.stopTuning = context.WithCancel(ctx)
-	o := tune.Options{Variant: m.variant, Threads: m.options.Threads, Ledger: m.ledger, StoredOnly: !m.options.roomToTune()}
+	o := tune.Options{Variant: m.variant, Threads: m.settings.Threads, Ledger: m.ledger, StoredOnly: !m.settings.RoomToTune()}
 	m.tuned = m.tuneDisk(ctx, folder, (&tune.Store{Folder: folder}).Start(ctx, o))
 	return m.tuned
 }
@@ -53,7 +50,7 @@ func (m *Model) tuneDisk(ctx context.Context, folder string, after <-chan struct
 		use(r)
 		return after
 	}
-	if !m.options.roomToTune() || m.options.Lazy {
+	if !m.settings.RoomToTune() || m.settings.Lazy {
 		return after
 	}
 	done := make(chan struct{})
@@ -75,11 +72,11 @@ func (m *Model) tuneDisk(ctx context.Context, folder string, after <-chan struct
 // tuneOpened measures how this machine reads weights fastest before [Open] and its variants
 // return: see [Options.MeasurementsDir].
 func (m *Model) tuneOpened() {
-	if m.options.MeasurementsDir == "none" {
+	if m.settings.MeasurementsDir == "none" {
 		return
 	}
-	folder := m.options.measurements() // none in a test, which leaves nothing in the cache of the user who runs it
-	o := tune.Options{Variant: m.variant, Threads: m.options.Threads, Ledger: m.ledger, StoredOnly: !m.options.roomToTune()}
+	folder := m.settings.Measurements() // none in a test, which leaves nothing in the cache of the user who runs it
+	o := tune.Options{Variant: m.variant, Threads: m.settings.Threads, Ledger: m.ledger, StoredOnly: !m.settings.RoomToTune()}
 	(&tune.Store{Folder: folder}).Ensure(context.Background(), o)
 }
 
@@ -91,12 +88,11 @@ func (m *Model) stopTune() {
 	}
 }
 
-// roomToTune reports whether the limit of the cpu's memory allows the measurement.
-func (o *Options) roomToTune() bool {
-	for _, limit := range o.MaxMemory {
-		if limit.Device == devicemap.CPU && limit.Bytes < tuneLimit {
-			return false
-		}
+// inFlight returns the number of band reads that keep as many bytes in flight as depth reads of
+// request bytes.
+func inFlight(depth int, request int64) int {
+	if request <= placement.MostBand {
+		return depth
 	}
-	return true
+	return int((int64(depth)*request + placement.MostBand - 1) / placement.MostBand)
 }

@@ -60,8 +60,7 @@ func WithCodedGain(o dispatch.Options, gain float64) dispatch.Options {
 
 // Borrowing returns o for a model whose long passes borrow activations from the expert cache.
 func Borrowing(o dispatch.Options) dispatch.Options {
-	inside.Of.SetBorrows(&o)
-	return o
+	return with(o, func(i *inside.Options) { i.Borrows = true })
 }
 
 // TileTokens returns the number of tokens that go through a block together.

@@ -28,6 +28,9 @@ type Options struct {
 	Band       int64             // size of the bands of all matrices, in bytes
 	ColumnBand int64             // size of bands of outputs, in bytes
 	CodedShare float64           // replaces meta.CodedShare
+	// Borrows makes long passes borrow activations from the expert cache, even if the plan does not
+	// gain by it.
+	Borrows bool
 }
 
 // HideGPUs hides the GPUs of this machine from models whose Options do not ask for them.
@@ -73,9 +76,6 @@ type Access struct {
 
 	// SetCodedGain sets the speedup of coded weights over plain ones.
 	SetCodedGain func(options any, gain float64)
-	// SetBorrows makes long passes borrow activations from the expert cache, even if the plan
-	// does not gain by it.
-	SetBorrows func(options any)
 	// TileTokens returns the number of tokens that go through a block together.
 	TileTokens func(options any) int
 	// Recording returns what Model.RecordRouting has recorded so far. It must not be called during a pass.

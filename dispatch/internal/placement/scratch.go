@@ -1,9 +1,10 @@
-package dispatch
+package placement
 
 import (
 	"os"
 	"sync"
 
+	"github.com/heftai/heft/dispatch/internal/gpus"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/nn"
@@ -71,15 +72,15 @@ type demandKey struct {
 }
 
 // activationBytes returns the memory of activations for passes within the limits l.
-func (o *Options) activationBytes(skeleton *meta.Model, program *nn.Program, l nn.Limits) int64 {
+func (o *Settings) activationBytes(skeleton *meta.Model, program *nn.Program, l nn.Limits) int64 {
 	rules := int64(hostmem.Up(int(program.ScratchBytes(l)), os.Getpagesize()))
-	s := o.scratch(skeleton, program, l)
+	s := o.Scratch(skeleton, program, l)
 	return rules + s.Bytes(s.threads)
 }
 
-// scratch returns the maximum scratch memory of operations in passes within the limits l. It is
-// zero if the processor lacks the variant of the kernels; [New] returns an error for that.
-func (o *Options) scratch(skeleton *meta.Model, program *nn.Program, l nn.Limits) threadScratch {
+// Scratch returns the maximum scratch memory of operations in passes within the limits l. It is
+// zero if the processor lacks the variant of the kernels; dispatch.New returns an error for that.
+func (o *Settings) Scratch(skeleton *meta.Model, program *nn.Program, l nn.Limits) threadScratch {
 	key := scratchKey{demandKey: o.demandKey(program), variant: o.Variant, limits: l, context: o.Context, threads: o.Threads, kv: o.KVDType, least: o.leastScratch}
 	if o.scratches == nil {
 		o.scratches = newScratches(newSizers())
@@ -105,16 +106,16 @@ func (o *Options) scratch(skeleton *meta.Model, program *nn.Program, l nn.Limits
 	return s
 }
 
-func (o *Options) demandKey(program *nn.Program) demandKey {
-	return demandKey{program, o.loadedAs(), len(o.Adapters) > 0 || o.AdapterMemory > 0, o.inMemory}
+func (o *Settings) demandKey(program *nn.Program) demandKey {
+	return demandKey{program, o.LoadedAs(), len(o.Adapters) > 0 || o.AdapterMemory > 0, o.InMemory}
 }
 
 // demand returns what passes require of a backend.
-func (o *Options) demand(skeleton *meta.Model, program *nn.Program) *nn.Demand {
-	loaded, key := o.loadedBytes(skeleton), o.demandKey(program)
+func (o *Settings) demand(skeleton *meta.Model, program *nn.Program) *nn.Demand {
+	loaded, key := o.LoadedBytes(skeleton), o.demandKey(program)
 	stored := []meta.QuantFormat{meta.QuantNone}
 	formats := []meta.QuantFormat{key.loaded}
-	if o.inMemory {
+	if o.InMemory {
 		formats = append(formats, meta.QuantNone)
 	}
 	return program.Demand(func(p *meta.Param) []meta.QuantFormat {
@@ -125,13 +126,13 @@ func (o *Options) demand(skeleton *meta.Model, program *nn.Program) *nn.Demand {
 	}, key.adapters)
 }
 
-// gpuOwnBytes returns the maximum memory that the kernels of a GPU take in addition to tensors.
-func (o *Options) gpuOwnBytes(skeleton *meta.Model, program *nn.Program) int64 {
-	tier := o.gpuTier()
-	if tier.own == nil {
+// GPUOwnBytes returns the maximum memory that the kernels of a GPU take in addition to tensors.
+func (o *Settings) GPUOwnBytes(skeleton *meta.Model, program *nn.Program) int64 {
+	tier := o.GPUs()
+	if tier.Own == nil {
 		return 0
 	}
 	d := o.withDefaults(skeleton)
-	work := o.demand(skeleton, program).Within(o.limits(), d.Context, d.KVDType)
-	return tier.own(&work, o.Precision != PrecisionHigh && o.GPUKernels != GPUKernelsExact)
+	work := o.demand(skeleton, program).Within(o.Limits(), d.Context, d.KVDType)
+	return tier.Own(&work, o.Precision != PrecisionHigh && o.GPUKernels != gpus.KernelsExact)
 }

@@ -1,4 +1,4 @@
-package dispatch
+package placement
 
 import (
 	"errors"
@@ -11,48 +11,47 @@ import (
 // planExact is [Planner.Plan] that codes all weights that get smaller. Weights on the disk are
 // coded in a file of CacheDir. If there can be no such file, the plan counts them as stored, and
 // codes only those in memory.
-func (p *Planner) planExact(o Options) (devicemap.Plan, Options, error) {
-	plan, planned, err := p.planAs(o)
-	return p.planKept(o, plan, planned, ignoreDisk(err))
+func (p *Planner) planExact(o Settings) (Placement, error) {
+	all, err := p.planAs(o)
+	return p.planKept(o, all, ignoreDisk(err))
 }
 
 // planKept finishes planExact for the result of planAs with o.
-func (p *Planner) planKept(o Options, plan devicemap.Plan, planned Options, err error) (devicemap.Plan, Options, error) {
-	if err != nil || len(o.codedOnDisk(p.skeleton, &plan)) == 0 {
-		return plan, planned, err
+func (p *Planner) planKept(o Settings, all Placement, err error) (Placement, error) {
+	if err != nil || len(o.codedOnDisk(p.skeleton, &all.Plan)) == 0 {
+		return all, err
 	}
-	why := o.keepsCoded()
+	why := o.KeepsCoded()
 	if why == nil {
-		return plan, planned, nil
+		return all, nil
 	}
-	plan, planned, err = p.planInMemory(o)
-	if err == nil && !planned.codesAny(p.skeleton) {
-		o.coded, o.Compress = false, CompressNone
-		plan, planned, err = p.planAs(o)
+	out, err := p.planInMemory(o)
+	if err == nil && !out.Settings.codesAny(p.skeleton) {
+		o.Coded, o.Compress = false, CompressNone
+		out, err = p.planAs(o)
 	}
 	if err == nil {
-		plan.Warnings = append(plan.Warnings, fmt.Sprintf("weights on the disk are read as stored, because coded ones cannot be kept: %v", why))
-		planned.planned = &plan
+		out.Plan.Warnings = append(out.Plan.Warnings, fmt.Sprintf("weights on the disk are read as stored, because coded ones cannot be kept: %v", why))
 	}
-	return plan, planned, err
+	return out, err
 }
 
 // planInMemory returns a plan that codes only weights in memory: those on the disk are read as
 // stored, and no file is written. If all weights that could be coded are on the disk, it codes none;
-// see [Options.codesAny].
-func (p *Planner) planInMemory(o Options) (devicemap.Plan, Options, error) {
-	o.inMemory = true
+// see codesAny.
+func (p *Planner) planInMemory(o Settings) (Placement, error) {
+	o.InMemory = true
 	return p.planAs(o)
 }
 
 // codesAny reports whether weights are coded with o: those that may be, or, in the options that a
 // plan returned, those that it codes.
-func (o *Options) codesAny(skeleton *meta.Model) bool { return len(o.codedBytes(skeleton)) > 0 }
+func (o *Settings) codesAny(skeleton *meta.Model) bool { return len(o.codedBytes(skeleton)) > 0 }
 
-// streamedAs returns the sizes of weights that are also converted when they stream. loaded has the
+// StreamedAs returns the sizes of weights that are also converted when they stream. loaded has the
 // sizes of weights that are converted in memory.
-func (o *Options) streamedAs(loaded map[*meta.Param]int64) map[*meta.Param]int64 {
-	if o.inMemory {
+func (o *Settings) StreamedAs(loaded map[*meta.Param]int64) map[*meta.Param]int64 {
+	if o.InMemory {
 		return nil
 	}
 	return loaded
@@ -60,8 +59,8 @@ func (o *Options) streamedAs(loaded map[*meta.Param]int64) map[*meta.Param]int64
 
 // storedBytes returns the sizes on the disk of the weights in loaded if these are converted only in
 // memory, or nil; see [devicemap.Policy.Streamed].
-func (o *Options) storedBytes(loaded map[*meta.Param]int64) map[*meta.Param]int64 {
-	if !o.inMemory {
+func (o *Settings) storedBytes(loaded map[*meta.Param]int64) map[*meta.Param]int64 {
+	if !o.InMemory {
 		return nil
 	}
 	stored := make(map[*meta.Param]int64, len(loaded))
@@ -74,7 +73,7 @@ func (o *Options) storedBytes(loaded map[*meta.Param]int64) map[*meta.Param]int6
 // ignoreDisk returns err, or nil if err says that there is no folder for coded weights on the
 // disk.
 func ignoreDisk(err error) error {
-	var folder *QuantizeError
+	var folder *ConversionError
 	if errors.As(err, &folder) && folder.Device == devicemap.Disk {
 		return nil
 	}
@@ -82,7 +81,7 @@ func ignoreDisk(err error) error {
 }
 
 // codedOnDisk returns the parameters of a plan that are coded and on the disk.
-func (o *Options) codedOnDisk(skeleton *meta.Model, plan *devicemap.Plan) map[*meta.Param]bool {
+func (o *Settings) codedOnDisk(skeleton *meta.Model, plan *devicemap.Plan) map[*meta.Param]bool {
 	coded, out := o.codedBytes(skeleton), map[*meta.Param]bool{}
 	for path, p := range skeleton.Root.AllParams() {
 		if device, ok := plan.Map.Device(path); coded[p] > 0 && (!ok || device == devicemap.Disk) {
@@ -92,8 +91,8 @@ func (o *Options) codedOnDisk(skeleton *meta.Model, plan *devicemap.Plan) map[*m
 	return out
 }
 
-// keepsCoded returns nil if, as far as a plan can tell, coded weights can be stored in CacheDir.
-func (o *Options) keepsCoded() error {
+// KeepsCoded returns nil if, as far as a plan can tell, coded weights can be stored in CacheDir.
+func (o *Settings) KeepsCoded() error {
 	if o.CacheDir == "" {
 		return errors.New("no cache folder: set --cache-dir")
 	}
@@ -106,9 +105,9 @@ func (o *Options) keepsCoded() error {
 	return nil
 }
 
-// leaveUnkept removes from coded the parameters that a plan counts as stored.
-func (o *Options) leaveUnkept(coded map[*meta.Param]int64) {
-	for p := range o.unkept {
+// leaveStored removes from coded the parameters that a plan counts as stored.
+func (o *Settings) leaveStored(coded map[*meta.Param]int64) {
+	for p := range o.asStored {
 		delete(coded, p)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"slices"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/loader"
-	"github.com/heftai/heft/meta"
 )
 
 // Weights of the disk tier that are converted to a lossy format stream from a file of CacheDir.
@@ -18,63 +18,29 @@ import (
 // depend on the placement. They count as weights of the cpu tier that were evicted: those that do
 // not fit into the plan's memory are converted again in each pass.
 
-// errNoFolder is the reason why a model without CacheDir stores no converted weights.
-var errNoFolder = errors.New("no cache folder for converted weights: use --cache-dir, a larger --max-memory, or the weights as stored")
-
-// convertsAgain reports whether a plan has converted weights on the disk that no file can store,
-// as far as a plan can tell, and that may be converted in each pass. Blocks of GPUs may not be.
-func (o *Options) convertsAgain(plan *devicemap.Plan) bool {
-	return o.Quantize != meta.QuantNone && !o.coded && o.CacheDir == "" &&
-		!slices.ContainsFunc(plan.Devices, func(d devicemap.DevicePlan) bool { return isGPU(d.Device) && d.WeightsBytes > 0 })
-}
-
-// countAgain counts a token's weights on the disk as stored in a plan, and warns of the cost.
-func (o *Options) countAgain(skeleton *meta.Model, plan *devicemap.Plan, why error) {
-	before, after := o.convertedOnDisk(skeleton, plan)
-	if after == 0 {
-		return
-	}
-	plan.DiskBytesPerToken = int64(float64(plan.DiskBytesPerToken) * before / after)
-	plan.ExpertBytesPerToken = int64(float64(plan.ExpertBytesPerToken) * before / after)
-	plan.Warnings = append(plan.Warnings, fmt.Sprintf("%s of weights that do not stay in memory are read and converted again in each pass, which is several times slower than reading converted ones: %v",
-		devicemap.FormatSize(int64(before)), why))
-}
-
-// convertedOnDisk returns the bytes of the converted weights on the disk, before and after the
-// conversion.
-func (o *Options) convertedOnDisk(skeleton *meta.Model, plan *devicemap.Plan) (before, after float64) {
-	loaded := o.loadedBytes(skeleton)
-	for path, p := range skeleton.Root.AllParams() {
-		if device, _ := plan.Map.Device(path); device == devicemap.Disk && loaded[p] > 0 {
-			before, after = before+float64(p.Bytes()), after+float64(loaded[p])
-		}
-	}
-	return before, after
-}
-
 // openWeights opens the weight store. If it cannot store converted weights of the disk tier, it
 // opens one that converts them in each pass.
 func (m *Model) openWeights(binding *loader.Binding, devices devicemap.Map, o residency.Options) (err error) {
-	if _, bytes := m.options.convertedOnDisk(m.skeleton, &m.plan); bytes > 0 && m.options.convertsAgain(&m.plan) {
-		o.Unkept = errNoFolder
+	if _, bytes := m.settings.ConvertedOnDisk(m.skeleton, &m.plan); bytes > 0 && m.settings.ConvertsAgain(&m.plan) {
+		o.Unkept = placement.ErrNoFolder
 	}
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices, o)
 	var unkept *residency.SidecarError
-	alone := m.options
+	alone := m.settings
 	alone.CacheDir = ""
-	if errors.As(err, &unkept) && alone.convertsAgain(&m.plan) {
+	if errors.As(err, &unkept) && alone.ConvertsAgain(&m.plan) {
 		o.Unkept, o.SidecarDir = unkept, ""
 		slog.Warn("weights that do not stay in memory are converted again in each pass, which is several times slower than reading converted ones", "reason", unkept)
 		m.plan.Warnings = slices.Clone(m.plan.Warnings)
-		alone.countAgain(m.skeleton, &m.plan, unkept)
+		alone.CountAgain(m.skeleton, &m.plan, unkept)
 		m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices, o)
 	}
 	if err != nil {
 		return err
 	}
 	m.limit.convertsAgain = o.Unkept != nil
-	if r := m.options.Routing; r != nil {
-		m.weights.ExpectExperts(r.trace)
+	if r := m.settings.Routing; r != nil {
+		m.weights.ExpectExperts(r)
 	}
 	return nil
 }
@@ -97,7 +63,7 @@ func (m *Model) limitUnkept() error {
 	host := m.plan.Device(devicemap.CPU)
 	if limit := host.LimitBytes; limit > 0 && !m.plan.BelowLeast && m.limit.least.sum(host) > limit {
 		return fmt.Errorf("dispatch: converting the weights of a block in each pass takes %s, more than the limit of %s: %w",
-			devicemap.FormatSize(m.limit.least.sum(host)), devicemap.FormatSize(limit), errNoFolder)
+			devicemap.FormatSize(m.limit.least.sum(host)), devicemap.FormatSize(limit), placement.ErrNoFolder)
 	}
 	m.weights.Budget(m.fullBudget())
 	return nil

@@ -1,4 +1,4 @@
-package dispatch
+package placement
 
 import (
 	"fmt"
@@ -17,16 +17,16 @@ const (
 	// A band is at most one read, and the staging memory holds eight bands.
 	bandShare = 8
 	leastBand = 64 << 10
-	mostBand  = 4<<20 - 16<<10
+	MostBand  = 4<<20 - 16<<10
 	// columnShare and mostColumns size the bands of matrices that are stored inputs first. Each
 	// band is a part of every line of the file, and reads of short parts are slow.
 	columnShare = 4
 	mostColumns = 16 << 20
 )
 
-// bandsOf returns the matrices of program that stream in bands, with the bytes of the largest band.
+// BandsOf returns the matrices of program that stream in bands, with the bytes of the largest band.
 // loaded are the bytes of weights that are converted where they stream; see streamedAs.
-func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map[*meta.Param]int64 {
+func (o *Settings) BandsOf(program *nn.Program, loaded map[*meta.Param]int64) map[*meta.Param]int64 {
 	size := func(p *meta.Param) int64 {
 		if n := loaded[p]; n > 0 {
 			return n
@@ -42,12 +42,12 @@ func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map
 			}
 		}
 	}
-	most, least := min(max(largest/bandShare, leastBand), mostBand), int64(leastBand)
-	if o.inside.Band > 0 {
-		most, least = o.inside.Band, o.inside.Band
+	most, least := min(max(largest/bandShare, leastBand), MostBand), int64(leastBand)
+	if o.Inside.Band > 0 {
+		most, least = o.Inside.Band, o.Inside.Band
 	}
 	out := map[*meta.Param]int64{}
-	columns := o.inside.ColumnBand
+	columns := o.Inside.ColumnBand
 	if o.columns && columns == 0 {
 		columns = min(max(largest/columnShare, leastBand), mostColumns)
 	}
@@ -65,38 +65,29 @@ func (o *Options) bandsOf(program *nn.Program, loaded map[*meta.Param]int64) map
 	return out
 }
 
-// inFlight returns the number of band reads that keep as many bytes in flight as depth reads of
-// request bytes.
-func inFlight(depth int, request int64) int {
-	if request <= mostBand {
-		return depth
-	}
-	return int((int64(depth)*request + mostBand - 1) / mostBand)
-}
-
 // withColumns plans GPTQ and AWQ matrices that stream in bands of outputs, which takes less
 // memory. It returns base with that plan's minimum. If the limit is below base's minimum, it
 // returns the plan itself and sets o.columns. It returns base unchanged for models without such
 // matrices.
-func (p *placement) withColumns(base placed, o *Options) (placed, error) {
-	if o.columns || o.inside.ColumnBand > 0 {
+func (p *placer) withColumns(base Placement, o *Settings) (Placement, error) {
+	if o.columns || o.Inside.ColumnBand > 0 {
 		return base, nil
 	}
 	narrow, with := *p, *o
 	with.columns = true
-	narrow.bands = with.bandsOf(p.program, o.streamedAs(p.loaded))
+	narrow.bands = with.BandsOf(p.program, o.StreamedAs(p.loaded))
 	if maps.Equal(narrow.bands, p.bands) {
 		return base, nil
 	}
 	placed, err := narrow.place(with)
-	if err != nil || placed.plan.Least >= base.plan.Least {
+	if err != nil || placed.Plan.Least >= base.Plan.Least {
 		return base, nil // the plan that works
 	}
-	if !base.plan.BelowLeast {
-		base.plan.Least = placed.plan.Least
+	if !base.Plan.BelowLeast {
+		base.Plan.Least = placed.Plan.Least
 		return base, nil
 	}
 	*o, p.bands = with, narrow.bands
-	placed.plan.Warnings = append(placed.plan.Warnings, fmt.Sprintf("matrices of GPTQ or AWQ are read in narrow parts, which is slow: from %s on they are read whole", devicemap.FormatSize(base.plan.Least)))
+	placed.Plan.Warnings = append(placed.Plan.Warnings, fmt.Sprintf("matrices of GPTQ or AWQ are read in narrow parts, which is slow: from %s on they are read whole", devicemap.FormatSize(base.Plan.Least)))
 	return placed, nil
 }

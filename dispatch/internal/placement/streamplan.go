@@ -1,4 +1,4 @@
-package dispatch
+package placement
 
 import (
 	"cmp"
@@ -7,10 +7,11 @@ import (
 	"slices"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/gpus"
 	"github.com/heftai/heft/meta"
 )
 
-// StreamChosen is the value of Options.StreamPrompts with which [Plan] chooses the length from
+// StreamChosen is the value of Settings.StreamPrompts with which a plan chooses the length from
 // the measured speeds of the host and the GPU.
 const StreamChosen = -1
 
@@ -18,21 +19,21 @@ const StreamChosen = -1
 const streamStep = 16
 
 // streamable returns the host's units that can stream to a GPU under a device map.
-func (p *placement) streamable(devices devicemap.Map, o *Options) (units []streamedUnit) {
-	if p.program.HostOnly() != "" || o.coded {
+func (p *placer) streamable(devices devicemap.Map, o *Settings) (units []StreamedUnit) {
+	if p.program.HostOnly() != "" || o.Coded {
 		return nil
 	}
-	tier, convert := o.gpuTier(), o.conversion(p.loaded)
+	tier, convert := o.GPUs(), o.Conversion(p.loaded)
 	at := bytesOfUnits(p.skeleton.Root, p.program, devices)
 	for i, u := range p.program.Units {
 		switch home := at[i].home(devices.Devices()); {
-		case tier.refuses(u, convert) != "":
-		case isGPU(home):
+		case tier.Refuses(u, convert) != "":
+		case gpus.Is(home):
 			if at[i].expertsOnHost() > 0 {
-				units = append(units, streamedUnit{u, true})
+				units = append(units, StreamedUnit{Unit: u, OnlyExperts: true})
 			}
 		case len(u.Layers)+len(u.States) > 0 && !at[i].expertsOnGPUs():
-			units = append(units, streamedUnit{u, false})
+			units = append(units, StreamedUnit{Unit: u})
 		}
 	}
 	return units
@@ -43,7 +44,7 @@ func (p *placement) streamable(devices devicemap.Map, o *Options) (units []strea
 func streamTarget(plan *devicemap.Plan) (target devicemap.Device, ok bool) {
 	var any bool
 	for _, d := range plan.Devices {
-		if isGPU(d.Device) && (d.WeightsBytes > 0 || !any) {
+		if gpus.Is(d.Device) && (d.WeightsBytes > 0 || !any) {
 			target, ok = d.Device, true
 			any = any || d.WeightsBytes > 0
 		}
@@ -54,7 +55,7 @@ func streamTarget(plan *devicemap.Plan) (target devicemap.Device, ok bool) {
 // reserveStreams reserves GPU memory for streams if the plan has some. It reports whether it
 // changed a budget, so that the caller has to plan again. It sets off if the GPU has too little
 // memory for streams even after other weights are moved.
-func (p *placement) reserveStreams(plan *devicemap.Plan, budgets []devicemap.Budget, kv *kvRoom, o *Options, off *bool) bool {
+func (p *placer) reserveStreams(plan *devicemap.Plan, budgets []devicemap.Budget, kv *kvRoom, o *Settings, off *bool) bool {
 	target, ok := streamTarget(plan)
 	if !ok || o.StreamPrompts == 0 || *off {
 		return false
@@ -64,7 +65,7 @@ func (p *placement) reserveStreams(plan *devicemap.Plan, budgets []devicemap.Bud
 	if len(units) == 0 || i < 0 || p.streamFrom(target, units, o) == 0 {
 		return false
 	}
-	rings, pages := streamSize(units, p.loaded).Bytes(), p.layerKV(kv)
+	rings, pages := StreamSize(units, p.loaded).Bytes(), p.layerKV(kv)
 	b := &budgets[i]
 	reserved := int64(0) // of pages
 	if b.Staging > 0 {
@@ -83,7 +84,7 @@ func (p *placement) reserveStreams(plan *devicemap.Plan, budgets []devicemap.Bud
 }
 
 // layerKV returns the largest part of the KV cache that one unit has.
-func (p *placement) layerKV(kv *kvRoom) (most int64) {
+func (p *placer) layerKV(kv *kvRoom) (most int64) {
 	for _, n := range p.unitKV(kv) {
 		most = max(most, n)
 	}
@@ -92,12 +93,12 @@ func (p *placement) layerKV(kv *kvRoom) (most int64) {
 
 // finishStreams records in a plan which prompts stream, and releases reserved memory that is not
 // needed.
-func (p *placement) finishStreams(plan *devicemap.Plan, kv *kvRoom, o *Options) {
+func (p *placer) finishStreams(plan *devicemap.Plan, kv *kvRoom, o *Settings) {
 	target, _ := streamTarget(plan)
 	units := p.streamable(plan.Map, o)
 	for i := range plan.Devices {
 		d := &plan.Devices[i]
-		if !isGPU(d.Device) || d.StagingBytes == 0 {
+		if !gpus.Is(d.Device) || d.StagingBytes == 0 {
 			continue
 		}
 		if d.Device == target && len(units) > 0 {
@@ -111,7 +112,7 @@ func (p *placement) finishStreams(plan *devicemap.Plan, kv *kvRoom, o *Options) 
 		if len(units) == 0 {
 			why = "no block of the cpu and the disk can"
 		} else if target != "" {
-			why = fmt.Sprintf("GPU %s has no room for %s", target, devicemap.FormatSize(streamSize(units, p.loaded).Bytes()))
+			why = fmt.Sprintf("GPU %s has no room for %s", target, devicemap.FormatSize(StreamSize(units, p.loaded).Bytes()))
 		}
 		plan.Warnings = append(plan.Warnings, "no prompts stream to a GPU: "+why)
 	}
@@ -119,7 +120,7 @@ func (p *placement) finishStreams(plan *devicemap.Plan, kv *kvRoom, o *Options) 
 
 // streamFrom returns the minimum prompt length, in tokens, that streams units to a GPU, or 0 for
 // none.
-func (p *placement) streamFrom(target devicemap.Device, units []streamedUnit, o *Options) int {
+func (p *placer) streamFrom(target devicemap.Device, units []StreamedUnit, o *Settings) int {
 	if o.StreamPrompts >= 0 {
 		return o.StreamPrompts
 	}
@@ -139,7 +140,7 @@ type pace struct {
 
 // from returns the minimum number of tokens, up to most, with which units are faster on the GPU,
 // or 0 for none. Weights from the disk take the same time to reach either device.
-func (c *pace) from(units []streamedUnit, loaded map[*meta.Param]int64, most int) int {
+func (c *pace) from(units []StreamedUnit, loaded map[*meta.Param]int64, most int) int {
 	if c.Memory <= 0 || c.Host <= 0 || c.Link <= 0 || c.Device <= 0 {
 		return 0
 	}
@@ -159,7 +160,7 @@ func (c *pace) from(units []streamedUnit, loaded map[*meta.Param]int64, most int
 
 // unitCost returns the bytes of a unit, and the number of weights that each token is multiplied
 // by.
-func unitCost(u *streamedUnit, loaded map[*meta.Param]int64) (bytes, weights float64) {
+func unitCost(u *StreamedUnit, loaded map[*meta.Param]int64) (bytes, weights float64) {
 	stacked := map[*meta.Param]float64{}
 	for _, n := range u.Modules {
 		for _, m := range n.Module.Walk() {
@@ -172,9 +173,9 @@ func unitCost(u *streamedUnit, loaded map[*meta.Param]int64) (bytes, weights flo
 			}
 		}
 	}
-	for _, p := range unitParams(u.Unit) {
+	for _, p := range gpus.UnitParams(u.Unit) {
 		share, ok := stacked[p]
-		if u.experts && !ok {
+		if u.OnlyExperts && !ok {
 			continue
 		}
 		bytes += float64(cmp.Or(loaded[p], p.Bytes()))
@@ -186,12 +187,4 @@ func unitCost(u *streamedUnit, loaded map[*meta.Param]int64) (bytes, weights flo
 		}
 	}
 	return bytes, weights
-}
-
-// StreamsPrompts describes which prompts of a plan stream, or returns "" if none do.
-func StreamsPrompts(plan *devicemap.Plan) string {
-	if plan.StreamPrompts == 0 {
-		return ""
-	}
-	return fmt.Sprintf("prompts of %d tokens or more compute blocks of the cpu and the disk on GPU %s, to which they stream", plan.StreamPrompts, cmp.Or(plan.StreamDevice, "0"))
 }

@@ -1,4 +1,4 @@
-package dispatch
+package placement
 
 import (
 	"context"
@@ -16,26 +16,23 @@ const codedPays = 1.05
 
 // measureCoded lets a plan measure the speedup of coded weights on this machine. Until five
 // starts have measured it, the measurement takes about 50 ms.
-func (o *Options) measureCoded() {
+func (o *Settings) measureCoded() {
 	asked := *o
-	o.codedSpeed = sync.OnceValue(asked.codedGain)
+	o.CodedSpeed = sync.OnceValue(asked.codedGain)
 }
 
 // codedGain returns the measured speedup, or 0. In tests nothing is measured, so that plans are
 // the same on every machine.
-func (o *Options) codedGain() float64 {
-	folder := o.measurements()
+func (o *Settings) codedGain() float64 {
+	folder := o.Measurements()
 	if o.Precision == PrecisionHigh || o.MeasurementsDir == "none" || testing.Testing() {
 		return 0
 	}
 	threads := o.Threads
 	if threads <= 0 {
-		threads = defaultThreads(o.here())
+		threads = DefaultThreads(o.Machine())
 	}
-	t := tune.Options{Variant: o.Variant, Threads: threads, StoredOnly: o.Lazy || !o.roomToTune()}
-	if o.Ledger != nil {
-		t.Ledger = o.ledger()
-	}
+	t := tune.Options{Variant: o.Variant, Threads: threads, Ledger: o.Ledger, StoredOnly: o.Lazy || !o.RoomToTune()}
 	r := (&tune.Store{Folder: folder}).Ensure(context.Background(), t)
 	if r == nil {
 		return 0
@@ -43,34 +40,29 @@ func (o *Options) codedGain() float64 {
 	return r.CodedGain(o.Variant, o.MaxSequences != 1)
 }
 
-// CodedGain returns the measured speedup of coded weights over plain ones on this machine. It is
-// known only for the options that [Plan] returned, and only if the plan depended on it; otherwise
-// it is 0.
-func (o *Options) CodedGain() float64 { return o.gain }
-
 // planFaster returns a plan in which all weights are in memory, with long rows coded if that is
 // faster on this machine. It has to be faster for one sequence and, if several may run at once,
 // also for eight.
-func (p *Planner) planFaster(coded Options, plan devicemap.Plan, planned Options) (devicemap.Plan, Options, error) {
+func (p *Planner) planFaster(coded Settings, stored Placement) Placement {
 	coded.codedColumns = tune.CodedColumns
-	if coded.codedSpeed == nil || !coded.codesAny(p.skeleton) {
-		return plan, planned, nil
+	if coded.CodedSpeed == nil || !coded.codesAny(p.skeleton) {
+		return stored
 	}
-	planned.gain = coded.codedSpeed()
-	if planned.gain < codedPays {
-		return plan, planned, nil
+	stored.Settings.Gain = coded.CodedSpeed()
+	if stored.Settings.Gain < codedPays {
+		return stored
 	}
-	coded.gain = planned.gain
-	faster, with, err := p.planAs(coded)
-	if err != nil || onDisk(&faster) {
-		return plan, planned, nil
+	coded.Gain = stored.Settings.Gain
+	faster, err := p.planAs(coded)
+	if err != nil || OnDisk(&faster.Plan) {
+		return stored
 	}
-	return faster, with, nil
+	return faster
 }
 
 // mayBeCoded returns the parameters that are coded if coding makes them smaller, with their
 // sizes.
-func (o *Options) mayBeCoded(skeleton *meta.Model) map[*meta.Param]int64 {
+func (o *Settings) mayBeCoded(skeleton *meta.Model) map[*meta.Param]int64 {
 	out := skeleton.Root.Coded(o.mostCoded())
 	for p := range out {
 		if p.Shape[len(p.Shape)-1] < o.codedColumns {
@@ -79,3 +71,17 @@ func (o *Options) mayBeCoded(skeleton *meta.Model) map[*meta.Param]int64 {
 	}
 	return out
 }
+
+// RoomToTune reports whether the limit of the cpu's memory allows the measurement.
+func (o *Settings) RoomToTune() bool {
+	for _, limit := range o.MaxMemory {
+		if limit.Device == devicemap.CPU && limit.Bytes < tuneLimit {
+			return false
+		}
+	}
+	return true
+}
+
+// tuneLimit is the minimum limit of the cpu's memory with which a model measures how weights are
+// read. The measurement takes half a MiB for each thread, at most 16 MiB.
+const tuneLimit = 512 << 20

@@ -1,7 +1,6 @@
-package dispatch
+package placement
 
 import (
-	"encoding/json"
 	"sort"
 
 	"github.com/heftai/heft/devicemap"
@@ -9,32 +8,18 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// A Fit lists changes of [Options] after which no weight needs the disk tier. Each change alone
-// suffices. A field is zero if no value of it suffices.
+// A Fit lists changes of settings after which no weight needs the disk tier. dispatch.Fit explains
+// its fields.
 type Fit struct {
-	Context      int              `json:"max_model_len,omitempty"` // the longest context
-	MaxSequences int              `json:"max_batch,omitempty"`     // the most sequences of a batch
-	Quantize     meta.QuantFormat `json:"-"`                       // the larger of the formats that suffice
-	LimitBytes   int64            `json:"cpu_bytes"`               // the smallest limit for the cpu, in whole MiB
+	Context, MaxSequences int
+	Quantize              meta.QuantFormat
+	LimitBytes            int64
 }
 
-// MarshalJSON adds the name of Quantize.
-func (f *Fit) MarshalJSON() ([]byte, error) {
-	type fields Fit
-	name := ""
-	if f.Quantize != meta.QuantNone {
-		name = f.Quantize.String()
-	}
-	return json.Marshal(struct {
-		*fields
-		Quantize string `json:"quantize,omitempty"`
-	}{(*fields)(f), name})
-}
-
-// FitsWith returns the changes that would keep all weights of skeleton in memory. o are the
-// options that were given to [Planner.Plan], and plan is its result. FitsWith returns false if
-// the plan has no weight on the disk, or if the user placed weights there.
-func (p *Planner) FitsWith(o Options, plan devicemap.Plan) (*Fit, bool) {
+// FitsWith returns the changes that would keep all weights in memory. o are the settings that were
+// given to plan, and plan is its result. fitsWith returns false if the plan has no weight on the
+// disk, or if the user placed weights there.
+func (p *Planner) FitsWith(o Settings, plan devicemap.Plan) (*Fit, bool) {
 	host := plan.Device(devicemap.CPU)
 	left := plan.Device(devicemap.Disk).WeightsBytes
 	if left == 0 || host.LimitBytes == 0 || o.DeviceMap.Pins.Len() > 0 {
@@ -52,34 +37,34 @@ func (p *Planner) FitsWith(o Options, plan devicemap.Plan) (*Fit, bool) {
 		return nil, false
 	}
 	limit := host.LimitBytes
-	fits := func(o Options, more int64) bool { return base.bytes(o, limit)+more <= limit }
+	fits := func(o Settings, more int64) bool { return base.bytes(o, limit)+more <= limit }
 
-	fit, kv := &Fit{}, asked
+	out, kv := &Fit{}, asked
 	if first := newKVRoom(skeleton, program, &kv).tokens; first > 0 && !(o.KVTokens > 0 || o.KVBytes > 0) {
-		fit.Context = sort.Search(first, func(n int) bool {
+		out.Context = sort.Search(first, func(n int) bool {
 			kv := asked
 			kv.Context = n + 1
 			return !fits(kv, 0)
 		})
-		fit.Context = fit.Context / contextStep * contextStep
+		out.Context = out.Context / contextStep * contextStep
 	}
-	for n := asked.MaxSequences; n > 1 && fit.MaxSequences == 0; {
+	for n := asked.MaxSequences; n > 1 && out.MaxSequences == 0; {
 		n /= 2
 		fewer := asked
 		if fewer.MaxSequences = n; fits(fewer, 0) {
-			fit.MaxSequences = n
+			out.MaxSequences = n
 		}
 	}
 	if asked.Quantize == meta.QuantNone {
 		for _, f := range meta.Conversions() {
 			if saved := converted(skeleton, f); saved < 0 && fits(asked, saved) {
-				fit.Quantize = f
+				out.Quantize = f
 				break
 			}
 		}
 	}
-	fit.LimitBytes = base.limit(asked)
-	return fit, true
+	out.LimitBytes = base.limit(asked)
+	return out, true
 }
 
 // contextStep is the granularity of suggested contexts, in tokens.
@@ -98,18 +83,18 @@ type need struct {
 
 // bytes returns the memory needed under a limit. It depends on the limit because the memory for
 // requests does.
-func (n *need) bytes(o Options, limit int64) int64 {
+func (n *need) bytes(o Settings, limit int64) int64 {
 	o.leastScratch = true // as a plan takes where more does not fit
 	kv := newKVRoom(n.skeleton, n.program, &o)
-	total := n.weights + n.adapters + o.activationBytes(n.skeleton, n.program, o.limits()) + kv.sequence + n.fixed
+	total := n.weights + n.adapters + o.activationBytes(n.skeleton, n.program, o.Limits()) + kv.sequence + n.fixed
 	if n.serving {
-		total += requestBytes(limit)
+		total += RequestBytes(limit)
 	}
 	return total
 }
 
 // limit returns the smallest limit that holds the model, in whole MiB.
-func (n *need) limit(o Options) int64 {
+func (n *need) limit(o Settings) int64 {
 	const step = 1 << 20
 	if n.fixed == 0 && n.bytes(o, 0) >= runtimeFrom {
 		n.fixed = n.runtime

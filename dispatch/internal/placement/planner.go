@@ -1,8 +1,6 @@
-package dispatch
+package placement
 
 import (
-	"errors"
-
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/meta"
@@ -10,7 +8,7 @@ import (
 
 // A Planner plans one model several times, with other limits, numbers of sequences or formats. It
 // caches what these plans have in common, so that each plan after the first takes a fraction of
-// the time of [Plan]. It is not safe for concurrent use.
+// the time of the first. It is not safe for concurrent use.
 type Planner struct {
 	skeleton *meta.Model
 	program  *nn.Program // nil until first used
@@ -24,21 +22,17 @@ type Planner struct {
 // stored, coded and in two formats.
 const mostLayouts = 4
 
-// NewPlanner returns a Planner of skeleton, which must not change.
+// NewPlanner returns a planner of skeleton, which must not change.
 func NewPlanner(skeleton *meta.Model) *Planner {
 	return &Planner{skeleton: skeleton, sizers: newSizers()}
 }
 
-// Skeleton returns the model that p plans.
-func (p *Planner) Skeleton() *meta.Model { return p.skeleton }
-
-// Plan is like the function [Plan] for the Planner's model.
-func (p *Planner) Plan(o Options) (devicemap.Plan, Options, error) {
-	if p.skeleton == nil {
-		return devicemap.Plan{}, o, errors.New("dispatch: plan: got a nil skeleton")
-	}
-	if err := o.check(); err != nil {
-		return devicemap.Plan{}, o, err
+// Plan places the weights of the model within the limits of o, with room for the KV cache,
+// activations and staging. It allocates no memory and reads no weight. With an error it returns
+// what it has.
+func (p *Planner) Plan(o Settings) (Placement, error) {
+	if err := o.Check(); err != nil {
+		return Placement{Settings: o}, err
 	}
 	if o.mayCode(p.skeleton) {
 		return p.planCoded(o)

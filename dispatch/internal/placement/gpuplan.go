@@ -1,12 +1,14 @@
-package dispatch
+package placement
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/gpus"
 	"github.com/heftai/heft/internal/nn"
 )
 
@@ -18,27 +20,27 @@ const gpuReserve = 300 << 20
 // fragmentation.
 const gpuMargin = 20
 
-// gpuLimit returns the limit of a GPU with the given bytes of free memory.
-func gpuLimit(free int64) int64 { return max(0, free-free/gpuMargin-gpuReserve) }
+// GPULimit returns the limit of a GPU with the given bytes of free memory.
+func GPULimit(free int64) int64 { return max(0, free-free/gpuMargin-gpuReserve) }
 
 // addGPUs adds a budget for each usable GPU, from its free memory. Budgets with a user's limit
 // get memory for activations and for the kernels' own use. addGPUs starts the driver.
-func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.Budget {
-	tier := o.gpuTier()
-	p.gpus, _ = tier.list()
+func (p *placer) addGPUs(budgets []devicemap.Budget, o *Settings) []devicemap.Budget {
+	tier := o.GPUs()
+	p.gpus, _ = tier.List()
 	for _, g := range p.gpus {
 		d := devicemap.GPU(g.Number)
 		if g.Reason != "" || slices.ContainsFunc(budgets, func(b devicemap.Budget) bool { return b.Device == d }) {
 			continue
 		}
-		budgets = append(budgets, devicemap.Budget{Device: d, Limit: gpuLimit(g.AvailableBytes)})
+		budgets = append(budgets, devicemap.Budget{Device: d, Limit: GPULimit(g.AvailableBytes)})
 	}
-	if !slices.ContainsFunc(budgets, func(b devicemap.Budget) bool { return isGPU(b.Device) }) {
+	if !slices.ContainsFunc(budgets, func(b devicemap.Budget) bool { return gpus.Is(b.Device) }) {
 		return budgets
 	}
-	scratch, own := p.program.ScratchBytes(o.limits()), o.gpuOwnBytes(p.skeleton, p.program)
+	scratch, own := p.program.ScratchBytes(o.Limits()), o.GPUOwnBytes(p.skeleton, p.program)
 	for i := range budgets {
-		if b := &budgets[i]; isGPU(b.Device) {
+		if b := &budgets[i]; gpus.Is(b.Device) {
 			b.Activations = min(scratch+p.gpuAdapters, b.Limit)
 			b.Runtime = min(own, b.Limit-b.Activations)
 		}
@@ -48,15 +50,15 @@ func (p *placement) addGPUs(budgets []devicemap.Budget, o *Options) []devicemap.
 
 // solve places the weights. A block runs whole on one device. Blocks that a GPU cannot run, or
 // would hold only in part, stay on the cpu tier.
-func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, kv *kvRoom, o *Options) (devicemap.Plan, error) {
-	if !slices.ContainsFunc(budgets, func(b devicemap.Budget) bool { return isGPU(b.Device) }) {
+func (p *placer) solve(budgets []devicemap.Budget, policy devicemap.Policy, kv *kvRoom, o *Settings) (devicemap.Plan, error) {
+	if !slices.ContainsFunc(budgets, func(b devicemap.Budget) bool { return gpus.Is(b.Device) }) {
 		return p.solveBudgets(budgets, policy)
 	}
 	policy.HostOnly = map[string]bool{}
-	tier, convert := o.gpuTier(), o.conversion(p.loaded)
+	tier, convert := o.GPUs(), o.Conversion(p.loaded)
 	var refused refusals
 	for _, u := range p.program.Units {
-		why := tier.refuses(u, convert)
+		why := tier.Refuses(u, convert)
 		if why == "" {
 			why = p.program.HostOnly()
 		}
@@ -69,28 +71,28 @@ func (p *placement) solve(budgets []devicemap.Budget, policy devicemap.Policy, k
 		policy.HostOnly[""] = true // buffers outside of units too
 	}
 	policy.UnitKV = p.unitKV(kv)
-	g := gpuPlacement{p, budgets, policy, refused, kv, o}
+	g := gpuPlacer{p, budgets, policy, refused, kv, o}
 	if policy.Kind != devicemap.Auto && policy.Kind != "" {
 		return g.solve(false)
 	}
 	return g.chooseExperts()
 }
 
-// A gpuPlacement is a placement on GPUs before it is solved: budgets, the policy with the units
+// A gpuPlacer is a placement on GPUs before it is solved: budgets, the policy with the units
 // that no GPU can run, and the reasons.
-type gpuPlacement struct {
-	*placement
+type gpuPlacer struct {
+	*placer
 	budgets []devicemap.Budget
 	policy  devicemap.Policy
 	refused refusals
 	kv      *kvRoom
-	o       *Options
+	o       *Settings
 }
 
 // solve places the weights and leaves g unchanged. If whole is set, routed experts of a block on
 // a GPU are on the same GPU.
-func (g *gpuPlacement) solve(whole bool) (devicemap.Plan, error) {
-	p, kv, o, policy := g.placement, g.kv, g.o, g.policy
+func (g *gpuPlacer) solve(whole bool) (devicemap.Plan, error) {
+	p, kv, o, policy := g.placer, g.kv, g.o, g.policy
 	budgets, refused := slices.Clone(g.budgets), g.refused.clone()
 	policy.HostOnly = maps.Clone(policy.HostOnly)
 	auto := policy.Kind == devicemap.Auto || policy.Kind == ""
@@ -107,7 +109,7 @@ func (g *gpuPlacement) solve(whole bool) (devicemap.Plan, error) {
 		p.finishStreams(&plan, kv, o)
 		plan.Warnings = append(plan.Warnings, refused.warnings()...)
 		for i := range plan.Devices {
-			if d := &plan.Devices[i]; isGPU(d.Device) && d.WeightsBytes == 0 && d.StagingBytes == 0 { // nothing runs there
+			if d := &plan.Devices[i]; gpus.Is(d.Device) && d.WeightsBytes == 0 && d.StagingBytes == 0 { // nothing runs there
 				d.ActivationBytes, d.RuntimeBytes = 0, 0
 			}
 		}
@@ -168,15 +170,15 @@ func unitName(u *nn.Unit) string {
 // refuseDivided adds the units that GPUs hold only in part to hostOnly and refused. It reports
 // whether it added any. If whole is not set, routed experts may be on other devices than their
 // block.
-func (p *placement) refuseDivided(devices devicemap.Map, hostOnly map[string]bool, refused *refusals, whole bool) bool {
+func (p *placer) refuseDivided(devices devicemap.Map, hostOnly map[string]bool, refused *refusals, whole bool) bool {
 	found := false
 	at := bytesOfUnits(p.skeleton.Root, p.program, devices)
 	for i, u := range p.program.Units {
 		on := at[i].devices()
-		if !whole && len(at[i].dense) == 1 && isGPU(at[i].home(devices.Devices())) {
+		if !whole && len(at[i].dense) == 1 && gpus.Is(at[i].home(devices.Devices())) {
 			continue
 		}
-		if len(u.Layers)+len(u.States) > 0 && len(on) > 1 && slices.ContainsFunc(on, isGPU) && !hostOnly[u.Path] {
+		if len(u.Layers)+len(u.States) > 0 && len(on) > 1 && slices.ContainsFunc(on, gpus.Is) && !hostOnly[u.Path] {
 			addPaths(hostOnly, u)
 			refused.add(u, "no GPU has room for all of it")
 			found = true
@@ -187,7 +189,7 @@ func (p *placement) refuseDivided(devices devicemap.Map, hostOnly map[string]boo
 
 // unitKV returns each block's part of the KV cache of one sequence. On a GPU, pages take memory
 // even where they only count for states, which have memory of their own.
-func (p *placement) unitKV(kv *kvRoom) map[string]int64 {
+func (p *placer) unitKV(kv *kvRoom) map[string]int64 {
 	out, all, slots := map[string]int64{}, float64(max(kv.cache.BytesPerToken(), 1)), kv.stateSlots()
 	for _, u := range p.program.Units {
 		config := kv.cache
@@ -212,7 +214,7 @@ func (p *placement) unitKV(kv *kvRoom) map[string]int64 {
 // usesGPU reports whether a plan has weights on a GPU, permanently or while prompts stream.
 func usesGPU(plan *devicemap.Plan) bool {
 	return slices.ContainsFunc(plan.Devices, func(d devicemap.DevicePlan) bool {
-		return isGPU(d.Device) && (d.WeightsBytes > 0 || d.StagingBytes > 0)
+		return gpus.Is(d.Device) && (d.WeightsBytes > 0 || d.StagingBytes > 0)
 	})
 }
 
@@ -239,4 +241,42 @@ func (k *kvRoom) takeFreeOfAll(plan *devicemap.Plan) {
 		d := &plan.Devices[i]
 		d.KVBytes = int64(growth * float64(d.KVBytes))
 	}
+}
+
+// unusedGPUs returns a warning for each GPU that cannot be used, such as one whose memory other
+// processes take.
+func (p *placer) unusedGPUs() (list []string) {
+	for _, g := range p.gpus {
+		if g.Reason != "" {
+			list = append(list, notUsed(&g))
+		}
+	}
+	return list
+}
+
+func notUsed(g *gpus.GPU) string { return fmt.Sprintf("GPU %d is not used: %s", g.Number, g.Reason) }
+
+// explainGPU adds the memory of the GPU to an error of a user's device map, if its limit was not
+// set.
+func (p *placer) explainGPU(err error, o *Settings) error {
+	var placing *devicemap.PlacementError
+	if !errors.As(err, &placing) || slices.ContainsFunc(o.MaxMemory, func(m devicemap.DeviceMemory) bool { return m.Device == placing.Device }) {
+		return err
+	}
+	for _, g := range p.gpus {
+		switch {
+		case devicemap.GPU(g.Number) != placing.Device:
+		case g.Reason != "":
+			return fmt.Errorf("%w; %s", err, notUsed(&g))
+		default:
+			return fmt.Errorf("%w; %s of GPU %d's %s are free now, of which plans leave 5 %% and %s to the driver: set a limit with --max-memory %d=SIZE, or place fewer blocks there", err,
+				devicemap.FormatSize(g.AvailableBytes), g.Number, devicemap.FormatSize(g.MemoryBytes), devicemap.FormatSize(gpuReserve), g.Number)
+		}
+	}
+	if _, gpu := placing.Device.GPU(); gpu && len(p.gpus) == 0 {
+		if _, reason := gpus.List(); reason != "" {
+			return fmt.Errorf("%w; there is no GPU: %s", err, reason)
+		}
+	}
+	return err
 }

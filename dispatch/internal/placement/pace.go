@@ -1,4 +1,4 @@
-package dispatch
+package placement
 
 import (
 	"context"
@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/gpus"
 	"github.com/heftai/heft/internal/atomicfile"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/backend/cpu"
 	"github.com/heftai/heft/internal/kernels/tune"
+	"github.com/heftai/heft/internal/probe"
 	"github.com/heftai/heft/internal/smallfile"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
@@ -37,8 +39,8 @@ type keptPace struct {
 	pace
 }
 
-// measurements returns the folder for measurements, or "" for none.
-func (o *Options) measurements() string {
+// Measurements returns the folder for measurements, or "" for none.
+func (o *Settings) Measurements() string {
 	switch {
 	case o.MeasurementsDir == "none" || o.MeasurementsDir == "" && testing.Testing():
 		return ""
@@ -50,15 +52,15 @@ func (o *Options) measurements() string {
 
 // pace returns the speeds of the host and of a GPU. It reads those that an earlier process
 // measured, or measures them in about a second. It returns the zero value if the GPU cannot be
-// measured, and with Options.Lazy.
-func (o *Options) pace(d devicemap.Device) pace {
-	tier := o.gpuTier()
-	if tier.pace != nil {
-		return *tier.pace
+// measured, and with Settings.Lazy.
+func (o *Settings) pace(d devicemap.Device) pace {
+	tier := o.GPUs()
+	if tier.Pace != nil {
+		return pace(*tier.Pace)
 	}
 	number, _ := d.GPU()
 	name := ""
-	gpus, _ := tier.list()
+	gpus, _ := tier.List()
 	for _, g := range gpus {
 		if g.Number == number {
 			name = fmt.Sprintf("%s of %d bytes", g.Name, g.MemoryBytes)
@@ -68,7 +70,7 @@ func (o *Options) pace(d devicemap.Device) pace {
 		return pace{} // a plan for another machine
 	}
 	file := ""
-	if folder := o.measurements(); folder != "" {
+	if folder := o.Measurements(); folder != "" {
 		key := fnv.New64a()
 		fmt.Fprintln(key, name, tune.KeyOf(o.Variant, o.Threads), o.Precision) // which the host's products depend on
 		file = filepath.Join(folder, fmt.Sprintf("gpu-%x.json", key.Sum64()))
@@ -134,22 +136,21 @@ func keepPace(file, name string, p pace) error {
 }
 
 // measurePace measures the host and the GPU, with kernels and copies like those of a pass.
-func (o *Options) measurePace(number int, tier gpuTier) (p pace, err error) {
-	speed, err := Probe(context.Background(), *o, nil, 64<<20)
+func (o *Settings) measurePace(number int, tier gpus.Tier) (p pace, err error) {
+	p.Memory, p.Host, err = o.hostRates()
 	if err != nil {
-		return p, err
+		return pace{}, err
 	}
 	host, err := cpu.New(cpu.Options{Threads: 1, Variant: o.Variant})
 	if err != nil {
-		return p, err
+		return pace{}, err
 	}
 	defer func() { _ = host.Close() }() // nothing is under way
-	b, err := tier.open(number, host)
+	b, err := tier.Open(number, host)
 	if err != nil {
-		return p, err
+		return pace{}, err
 	}
 	defer func() { _ = b.Close() }() // an error was found before
-	p = pace{Memory: speed.MemoryBytes, Host: speed.Operations16}
 	if p.Link, err = linkRate(b); err == nil {
 		p.Device, err = productRate(b)
 	}
@@ -160,6 +161,23 @@ func (o *Options) measurePace(number int, tier gpuTier) (p pace, err error) {
 		return pace{}, fmt.Errorf("dispatch: measuring GPU %d: %w", number, err)
 	}
 	return p, nil
+}
+
+// hostRates measures the reads of the host's memory, in bytes per second, and its products with 16
+// bits, in multiply-adds per second.
+func (o *Settings) hostRates() (memory, products float64, err error) {
+	p := probe.Options{Variant: o.Variant, MemoryBytes: 64 << 20, Ledger: o.Ledger}
+	if o.Threads > 0 {
+		p.Threads = []int{o.Threads}
+	}
+	r, err := probe.Run(context.Background(), p)
+	if err != nil {
+		return 0, 0, err
+	}
+	if n := len(r.Memory); n > 0 {
+		memory = r.Memory[n-1].BytesPerSecond
+	}
+	return memory, r.ComputeFor("bfloat16", o.Precision == PrecisionAuto), nil
 }
 
 // linkRate measures the rate of copies to a device, in bytes per second.

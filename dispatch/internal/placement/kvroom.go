@@ -1,4 +1,4 @@
-package dispatch
+package placement
 
 import (
 	"github.com/heftai/heft/devicemap"
@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// leastContext is the number of tokens that a plan reserves for the first sequence if the
+	// LeastContext is the number of tokens that a plan reserves for the first sequence if the
 	// user sets no context.
-	leastContext = 4096
+	LeastContext = 4096
 	// kvShare limits the KV cache to 1/kvShare of the host's limit, or to one sequence of the
 	// whole context if that is more.
 	kvShare = 4
@@ -28,18 +28,18 @@ type kvRoom struct {
 	whole    int64 // bytes of one sequence of the whole context
 	most     int64 // bytes of as many sequences as a batch may have
 	spread   int64 // bytes of the KV cache on all devices, where layers are on GPUs
-	options  *Options
+	options  *Settings
 }
 
 // newKVRoom fills in the defaults of o.
-func newKVRoom(skeleton *meta.Model, program *nn.Program, o *Options) *kvRoom {
+func newKVRoom(skeleton *meta.Model, program *nn.Program, o *Settings) *kvRoom {
 	context := o.Context
 	asked := o.KVTokens > 0 || o.KVBytes > 0
 	*o = o.withDefaults(skeleton)
 	if context <= 0 {
-		context = min(o.Context, leastContext)
+		context = min(o.Context, LeastContext)
 	}
-	k := &kvRoom{cache: o.cache(program), asked: asked, tokens: context, options: o}
+	k := &kvRoom{cache: o.KVConfig(program), asked: asked, tokens: context, options: o}
 	k.sequence = k.bytes(context)
 	if asked {
 		k.sequence = int64(k.cache.Pages) * k.cache.PageBytes()
@@ -82,8 +82,8 @@ func (k *kvRoom) unused(plan *devicemap.Plan) int64 {
 	if !hostmem.Lazy || host.LimitBytes == 0 {
 		return 0
 	}
-	k.options.kvUsual = k.bytes((k.tokens + usualShare - 1) / usualShare)
-	return max(0, host.KVBytes-k.options.kvUsual)
+	k.options.KVUsual = k.bytes((k.tokens + usualShare - 1) / usualShare)
+	return max(0, host.KVBytes-k.options.KVUsual)
 }
 
 // takeFree gives the plan's free host memory to the KV cache.
@@ -115,7 +115,7 @@ func (k *kvRoom) grown(plan *devicemap.Plan) int64 {
 		return host.KVBytes
 	}
 	most := host.KVBytes + max(0, host.LimitBytes-host.Used())
-	if k.options.loadedAs() == meta.QuantNone || k.options.inMemory {
+	if k.options.LoadedAs() == meta.QuantNone || k.options.InMemory {
 		most += host.WeightsBytes
 	}
 	return max(host.KVBytes, min(most, k.most))
@@ -125,11 +125,11 @@ func (k *kvRoom) grown(plan *devicemap.Plan) int64 {
 func (k *kvRoom) size(plan *devicemap.Plan) {
 	o := k.options
 	planned := plan.Device(devicemap.CPU).KVBytes
-	if o.kvGrown = k.grown(plan); usesGPU(plan) { // pages are spread over devices, and there are as many on each
+	if o.KVGrown = k.grown(plan); usesGPU(plan) { // pages are spread over devices, and there are as many on each
 		planned = k.spread
-		o.kvGrown = planned
+		o.KVGrown = planned
 	}
-	o.MaxModelLen = k.cache.SequenceTokens(int(max(o.kvGrown, k.sequence)/max(k.cache.PageBytes(), 1)), o.MaxBatchTokens, o.Context)
+	o.MaxModelLen = k.cache.SequenceTokens(int(max(o.KVGrown, k.sequence)/max(k.cache.PageBytes(), 1)), o.MaxBatchTokens, o.Context)
 	if o.KVBytes = max(planned, k.sequence); o.KVBytes > 0 && !k.asked {
 		o.KVTokens = k.cache.SharedTokens(int(o.KVBytes/k.cache.PageBytes()), o.MaxSequences, o.MaxBatchTokens, o.MaxSequences*o.Context)
 	}

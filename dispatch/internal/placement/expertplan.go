@@ -1,9 +1,10 @@
-package dispatch
+package placement
 
 import (
 	"fmt"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/gpus"
 )
 
 // usualCrossing is the assumed time, in seconds, of copying a few rows between a GPU and the host
@@ -18,7 +19,7 @@ const diskCost = 10
 // blocks on GPUs. The second places dense weights on GPUs before any routed expert: more of what
 // each token reads is on GPUs, and experts go wherever there is memory. In the second, hidden
 // states are copied in each block whose experts are elsewhere.
-func (g *gpuPlacement) chooseExperts() (devicemap.Plan, error) {
+func (g *gpuPlacer) chooseExperts() (devicemap.Plan, error) {
 	apart, err := g.solve(false)
 	if err != nil {
 		return apart, err
@@ -52,8 +53,8 @@ func (g *gpuPlacement) chooseExperts() (devicemap.Plan, error) {
 	return apart, nil
 }
 
-// rates returns the measured rates; see [Options.pace].
-func (p *placement) rates(target devicemap.Device, o *Options) *pace {
+// rates returns the measured rates; see the method pace of Settings.
+func (p *placer) rates(target devicemap.Device, o *Settings) *pace {
 	if p.pace == nil {
 		pace := o.pace(target)
 		p.pace = &pace
@@ -71,13 +72,13 @@ type tokenCost struct {
 // tokenCost returns the cost of a plan. A hidden state is copied where the next unit is on
 // another device. In a block on a GPU it is also copied to and from each other device that holds
 // some of its experts.
-func (p *placement) tokenCost(plan *devicemap.Plan) (c tokenCost) {
+func (p *placer) tokenCost(plan *devicemap.Plan) (c tokenCost) {
 	c.host, c.disk = float64(plan.TokenReads(devicemap.CPU)), float64(plan.TokenReads(devicemap.Disk))
 	devices := plan.Map.Devices()
 	var before devicemap.Device
 	for i, bytes := range bytesOfUnits(p.skeleton.Root, p.program, plan.Map) {
 		home := bytes.home(devices)
-		if !isGPU(home) {
+		if !gpus.Is(home) {
 			home = devicemap.CPU
 		}
 		if i > 0 && home != before {
@@ -85,7 +86,7 @@ func (p *placement) tokenCost(plan *devicemap.Plan) (c tokenCost) {
 		}
 		before = home
 		delete(bytes.experts, home)
-		if isGPU(home) && len(bytes.experts) > 0 {
+		if gpus.Is(home) && len(bytes.experts) > 0 {
 			c.divided++
 			c.crossings += 2 * len(bytes.experts)
 		}

@@ -1,7 +1,8 @@
-package dispatch
+package placement
 
 import (
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/gpus"
 )
 
 // A pass reads every weight of the disk tier once, however many tokens it computes. Batch sizes
@@ -22,14 +23,9 @@ const slowerShare = 32
 // batchSizes are the tokens of a batch that a plan chooses from, besides the default.
 var batchSizes = [...]int{1024, 2048, usualPrompt}
 
-// streams reports whether passes read weights from the disk when no memory is lent to streamed
+// Streams reports whether passes read weights from the disk when no memory is lent to streamed
 // weights.
-func streams(plan *devicemap.Plan) bool { return plan.Streamed() >= leastStreamed }
-
-// Streams reports whether passes of a plan read weights from the disk. It ignores memory that the
-// KV cache and requests may lend to weights. A pass that streams takes about as long for many
-// tokens as for one.
-func Streams(plan devicemap.Plan) bool { return streams(&plan) }
+func Streams(plan *devicemap.Plan) bool { return plan.Streamed() >= leastStreamed }
 
 // streamsDense reports whether every token reads weights other than routed experts from the disk.
 func streamsDense(plan *devicemap.Plan) bool {
@@ -41,56 +37,56 @@ func expertReads(plan *devicemap.Plan) int64 {
 	return plan.ExpertBytesPerToken - int64(plan.ExpertHitRate*float64(plan.ExpertBytesPerToken))
 }
 
-// amortise chooses how weights stream, to minimise the disk reads of a usual request. If o does
-// not set the batch size, amortise chooses it. A larger batch takes more memory for activations,
+// chooseBatch chooses how weights stream, to minimise the disk reads of a usual request. If o does
+// not set the batch size, chooseBatch chooses it. A larger batch takes more memory for activations,
 // so fewer weights stay resident while prompts are computed. If every token reads matrices from
 // the disk, and that reads less, all rows of a pass go through a block together. base is the plan
 // for o with the default batch size.
-func (p *placement) amortise(base placed, o Options) placed {
-	if base.plan.BelowLeast {
+func (p *placer) chooseBatch(base Placement, o Settings) Placement {
+	if base.Plan.BelowLeast {
 		return base
 	}
-	if !streams(&base.plan) {
-		if base.plan.StreamPrompts > 0 && o.MaxBatchTokens <= 0 {
+	if !Streams(&base.Plan) {
+		if base.Plan.StreamPrompts > 0 && o.MaxBatchTokens <= 0 {
 			return p.longerPasses(base, o)
 		}
 		return base
 	}
 	best := base
-	o.leastScratch = base.options.leastScratch // larger batches have no more room for it
+	o.leastScratch = base.Settings.leastScratch // larger batches have no more room for it
 	switch {
 	case o.MaxBatchTokens <= 0:
-		if best = p.borrow(base, o); !best.options.borrows {
+		if best = p.borrow(base, o); !best.Settings.Borrows {
 			best = p.largerBatch(base, o)
 		}
-	case streamsDense(&base.plan):
+	case streamsDense(&base.Plan):
 		o.wholePass = true
-		if next, err := p.place(o); err == nil && !next.plan.BelowLeast && next.reads() < base.reads() {
+		if next, err := p.place(o); err == nil && !next.Plan.BelowLeast && next.reads() < base.reads() {
 			best = next
 		}
 	}
-	best.plan.Least = base.plan.Least // which is the least of all sizes
+	best.Plan.Least = base.Plan.Least // which is the least of all sizes
 	return best
 }
 
 // largerBatch returns the plan whose batch size minimises the disk reads of a usual request.
-func (p *placement) largerBatch(base placed, o Options) placed {
+func (p *placer) largerBatch(base Placement, o Settings) Placement {
 	best, least := base, base.reads()
-	token := base.plan.DiskBytesPerToken
-	o.wholePass = streamsDense(&base.plan)
-	for _, tokens := range append([]int{base.options.MaxBatchTokens}, batchSizes[:]...) {
-		if tokens < base.options.MaxBatchTokens || tokens > base.options.Context {
+	token := base.Plan.DiskBytesPerToken
+	o.wholePass = streamsDense(&base.Plan)
+	for _, tokens := range append([]int{base.Settings.MaxBatchTokens}, batchSizes[:]...) {
+		if tokens < base.Settings.MaxBatchTokens || tokens > base.Settings.Context {
 			continue
 		}
 		o.MaxBatchTokens = tokens
 		next, err := p.place(o)
-		if err != nil || next.plan.BelowLeast {
+		if err != nil || next.Plan.BelowLeast {
 			break
 		}
-		if streamsDense(&next.plan) && !streamsDense(&base.plan) {
+		if streamsDense(&next.Plan) && !streamsDense(&base.Plan) {
 			break // what every token reads stays in memory
 		}
-		if n := next.reads(); n < least && next.plan.DiskBytesPerToken <= token+token/slowerShare {
+		if n := next.reads(); n < least && next.Plan.DiskBytesPerToken <= token+token/slowerShare {
 			best, least = next, n
 		}
 	}
@@ -100,15 +96,15 @@ func (p *placement) largerBatch(base placed, o Options) placed {
 // longerPasses returns the plan with the largest batch, if all weights are in memory and prompts
 // stream some of them to a GPU. Each pass of a prompt copies these weights, so fewer passes are
 // faster. The activations of longer passes take little of the GPU memory for weights.
-func (p *placement) longerPasses(base placed, o Options) placed {
-	best, host := base, onHost(&base.plan)
+func (p *placer) longerPasses(base Placement, o Settings) Placement {
+	best, host := base, onHost(&base.Plan)
 	for _, tokens := range batchSizes {
-		if tokens > base.options.Context {
+		if tokens > base.Settings.Context {
 			break
 		}
 		o.MaxBatchTokens = tokens
 		next, err := p.place(o)
-		if err != nil || next.plan.BelowLeast || next.plan.StreamPrompts == 0 || streams(&next.plan) || onHost(&next.plan) > host+host/slowerShare {
+		if err != nil || next.Plan.BelowLeast || next.Plan.StreamPrompts == 0 || Streams(&next.Plan) || onHost(&next.Plan) > host+host/slowerShare {
 			break
 		}
 		best = next
@@ -119,7 +115,7 @@ func (p *placement) longerPasses(base placed, o Options) placed {
 // onHost returns the bytes of the weights that no GPU holds.
 func onHost(plan *devicemap.Plan) (n int64) {
 	for i := range plan.Devices {
-		if d := &plan.Devices[i]; !isGPU(d.Device) {
+		if d := &plan.Devices[i]; !gpus.Is(d.Device) {
 			n += d.WeightsBytes
 		}
 	}
@@ -128,16 +124,16 @@ func onHost(plan *devicemap.Plan) (n int64) {
 
 // reads returns the bytes that a usual request reads from the disk tier. Experts are read once
 // for each pass of its prompt, matrices once for each tile of a pass.
-func (d *placed) reads() int64 {
-	token := d.plan.DiskBytesPerToken
-	dense := max(0, token-expertReads(&d.plan))
+func (d *Placement) reads() int64 {
+	token := d.Plan.DiskBytesPerToken
+	dense := max(0, token-expertReads(&d.Plan))
 	experts := token - dense
-	if d.plan.ExpertBytesPerToken > 0 { // a prompt takes nearly all experts
-		experts = max(experts, d.plan.Device(devicemap.Disk).WeightsBytes-d.plan.ExpertCacheBytes-dense)
+	if d.Plan.ExpertBytesPerToken > 0 { // a prompt takes nearly all experts
+		experts = max(experts, d.Plan.Device(devicemap.Disk).WeightsBytes-d.Plan.ExpertCacheBytes-dense)
 	}
-	prompt, tokens := min(usualPrompt, d.options.Context), d.options.MaxBatchTokens
+	prompt, tokens := min(usualPrompt, d.Settings.Context), d.Settings.MaxBatchTokens
 	parts := func(size int) int64 { return int64((prompt + size - 1) / size) }
-	return parts(tokens)*experts + parts(min(tokens, d.options.limits().Tile))*dense + usualAnswer*token
+	return parts(tokens)*experts + parts(min(tokens, d.Settings.Limits().Tile))*dense + usualAnswer*token
 }
 
 // aheadShare bounds the cost of reading bands ahead: its window makes a token read at most 1/aheadShare more.
@@ -145,16 +141,16 @@ const aheadShare = 16
 
 // tighten returns a plan that reads no bands ahead if a token then reads much less. It matters to small models, and to those
 // that almost fit: the window for reading ahead is up to 32 MiB.
-func (p *placement) tighten(d placed, o Options) placed {
-	if reads := d.plan.DiskBytesPerToken; d.plan.BelowLeast || !streams(&d.plan) || reads > aheadShare*devicemap.BandAhead {
+func (p *placer) tighten(d Placement, o Settings) Placement {
+	if reads := d.Plan.DiskBytesPerToken; d.Plan.BelowLeast || !Streams(&d.Plan) || reads > aheadShare*devicemap.BandAhead {
 		return d
 	}
 	o.tight = true
-	o.MaxBatchTokens, o.wholePass, o.borrows, o.leastScratch = d.options.MaxBatchTokens, d.options.wholePass, d.options.borrows, d.options.leastScratch
+	o.MaxBatchTokens, o.wholePass, o.Borrows, o.leastScratch = d.Settings.MaxBatchTokens, d.Settings.wholePass, d.Settings.Borrows, d.Settings.leastScratch
 	next, err := p.place(o)
-	if err != nil || next.plan.BelowLeast || d.plan.DiskBytesPerToken-next.plan.DiskBytesPerToken < d.plan.DiskBytesPerToken/aheadShare {
+	if err != nil || next.Plan.BelowLeast || d.Plan.DiskBytesPerToken-next.Plan.DiskBytesPerToken < d.Plan.DiskBytesPerToken/aheadShare {
 		return d
 	}
-	next.plan.Least = d.plan.Least
+	next.Plan.Least = d.Plan.Least
 	return next
 }

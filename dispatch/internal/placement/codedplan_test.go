@@ -1,4 +1,4 @@
-package dispatch
+package placement
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 
 // limits calls f for limits of the cpu from very small ones to those that hold all of a model whose
 // head is the embedding, so that no token reads a row of a table, with the plan for each without coding.
-func limits(t *testing.T, f func(skeleton *meta.Model, auto Options, stored devicemap.Plan)) {
+func limits(t *testing.T, f func(skeleton *meta.Model, auto Settings, stored devicemap.Plan)) {
 	t.Helper()
 	config, err := meta.ReadConfig([]byte(`{"model_type":"llama","hidden_size":512,"intermediate_size":1536,"num_hidden_layers":4,
 		"num_attention_heads":4,"num_key_value_heads":2,"head_dim":128,"vocab_size":300,"max_position_embeddings":4096,"tie_word_embeddings":true,"dtype":"bfloat16"}`))
@@ -21,14 +21,14 @@ func limits(t *testing.T, f func(skeleton *meta.Model, auto Options, stored devi
 		t.Fatal(err)
 	}
 	for limit := int64(8 << 20); limit < 44<<20; limit += 256 << 10 {
-		o := Options{Threads: 1, MaxSequences: 1, MaxBatchTokens: 16,
+		o := Settings{Threads: 1, MaxSequences: 1, MaxBatchTokens: 16,
 			MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(limit)}}}
-		stored, _, err := Plan(skeleton, o)
+		stored, err := NewPlanner(skeleton).Plan(o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		o.Compress = CompressAuto
-		f(skeleton, o, stored)
+		f(skeleton, o, stored.Plan)
 	}
 }
 
@@ -36,19 +36,19 @@ func limits(t *testing.T, f func(skeleton *meta.Model, auto Options, stored devi
 // planned once more with stored weights, which it had done before.
 func TestAPlanThatCodesNothingWasMadeTwice(t *testing.T) {
 	nothing := 0
-	limits(t, func(skeleton *meta.Model, auto Options, stored devicemap.Plan) {
+	limits(t, func(skeleton *meta.Model, auto Settings, stored devicemap.Plan) {
 		coded := auto
-		coded.coded = true
-		if _, planned, err := NewPlanner(skeleton).planInMemory(coded); err != nil {
+		coded.Coded = true
+		if d, err := NewPlanner(skeleton).planInMemory(coded); err != nil {
 			t.Fatal(err)
-		} else if planned.codesAny(skeleton) {
+		} else if d.Settings.codesAny(skeleton) {
 			return
 		}
 		nothing++
 		p := NewPlanner(skeleton)
-		plan, planned, err := p.Plan(auto)
-		if err != nil || planned.coded || plan.Map.String() != stored.Map.String() {
-			t.Errorf("error %v, coded %v\n%s\nwant the plan of stored weights\n%s", err, planned.coded, plan.Explain(), stored.Explain())
+		d, err := p.Plan(auto)
+		if err != nil || d.Settings.Coded || d.Plan.Map.String() != stored.Map.String() {
+			t.Errorf("error %v, coded %v\n%s\nwant the plan of stored weights\n%s", err, d.Settings.Coded, d.Plan.Explain(), stored.Explain())
 		}
 		if p.plans > 3 { // stored, all coded, coded in memory
 			t.Errorf("auto made %d plans, want at most 3", p.plans)
@@ -63,18 +63,18 @@ func TestAPlanThatCodesNothingWasMadeTwice(t *testing.T) {
 // nothing with and without coding, and auto coded at each start.
 func TestAutoCodedWhereNothingIsRead(t *testing.T) {
 	kept := 0
-	limits(t, func(skeleton *meta.Model, auto Options, stored devicemap.Plan) {
-		if !onDisk(&stored) || stored.DiskBytesPerToken > 0 {
+	limits(t, func(skeleton *meta.Model, auto Settings, stored devicemap.Plan) {
+		if !OnDisk(&stored) || stored.DiskBytesPerToken > 0 {
 			return
 		}
-		plan, planned, err := Plan(skeleton, auto)
+		d, err := NewPlanner(skeleton).Plan(auto)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if planned.coded && onDisk(&plan) {
-			t.Errorf("limit %d: weights are coded although a token reads nothing\n%s", plan.Device(devicemap.CPU).LimitBytes, plan.Explain())
+		if d.Settings.Coded && OnDisk(&d.Plan) {
+			t.Errorf("limit %d: weights are coded although a token reads nothing\n%s", d.Plan.Device(devicemap.CPU).LimitBytes, d.Plan.Explain())
 		}
-		if !planned.coded {
+		if !d.Settings.Coded {
 			kept++
 		}
 	})

@@ -1,8 +1,7 @@
-package dispatch
+package placement
 
 import (
 	"io/fs"
-	"os"
 
 	"github.com/heftai/heft/internal/topology"
 )
@@ -21,7 +20,7 @@ const (
 	mostRuntime = 128 << 20 // RuntimeBytes included
 )
 
-// runtimeFrom is the smallest limit of the cpu that includes the runtime. With [Options].Serving
+// runtimeFrom is the smallest limit of the cpu that includes the runtime. With [Settings].Serving
 // every limit includes it.
 const runtimeFrom = 1 << 30
 
@@ -47,13 +46,10 @@ func (p *Planner) runtimeBytes() int64 {
 	return p.runtime
 }
 
-// HostMemory returns the memory in bytes that this process may take: the machine's available
-// memory, or less if the limit of its control group or of its address space (ulimit -v) leaves
-// less. 0 means unknown.
-func HostMemory() int64 { return hostMemory(os.DirFS("/")) }
-
-// hostMemory is HostMemory with the /proc and /sys below root.
-func hostMemory(root fs.FS) int64 {
+// HostMemory returns the memory that this process may take, as the /proc and /sys below root
+// tell it: the machine's available memory, or less if the limit of its control group or of its
+// address space (ulimit -v) leaves less. 0 means unknown.
+func HostMemory(root fs.FS) int64 {
 	_, available := topology.Memory(root)
 	for _, g := range topology.MemoryGroups(root) {
 		if available == 0 || g.Left < available {

@@ -1,0 +1,3 @@
+package placement
+
+import _ "github.com/heftai/heft/internal/testenv" // hides GPUs
