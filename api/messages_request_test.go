@@ -46,7 +46,10 @@ func TestMessagesNameWhatIsWrong(t *testing.T) {
 		{`"messages": [{"role": "tool", "content": "a"}]`, "messages[0].role", "tool"},
 		{user(`3`), "messages[0].content", "string or a list"}, {user(`[{"text": "a"}]`), "messages[0].content[0].type", "Missing"}, {user(`[{"type": "text"}]`), "messages[0].content[0].text", "Missing"},
 		{block(`{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}`), "messages[0].content[1].type", `"image" is not supported`},
-		{block(`{"type": "document", "source": {"type": "text", "data": "a"}}`), "messages[0].content[1].type", `"document" is not supported`},
+		{block(`{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AA=="}}`), "messages[0].content[1].source.type", `a document of type "base64" is not supported`},
+		{block(`{"type": "document", "source": {"type": "text", "data": "a"}, "citations": {"enabled": true}}`), "messages[0].content[1].citations.enabled", "cites no documents"},
+		{block(`{"type": "document"}`), "messages[0].content[1].source", "Missing"}, {block(`{"type": "document", "source": {"type": "text"}}`), "messages[0].content[1].source.data", "Missing"},
+		{block(`{"type": "document", "source": {"type": "content", "content": [{"type": "image"}]}}`), "messages[0].content[1].source.content[0].type", `"image" is not supported`},
 		{block(`{"type": "web_search_tool_result", "tool_use_id": "a"}`), "messages[0].content[1].type", "web_search_tool_result"},
 		{block(`{"type": "tool_result", "content": "a"}`), "messages[0].content[1].tool_use_id", "Missing"},
 		{block(`{"type": "tool_result", "tool_use_id": "a"}`), "messages[0].content[1].tool_use_id", "no tool_use"},
@@ -139,6 +142,22 @@ func TestMessagesPrompts(t *testing.T) {
 		chatStatus, same := s.object("POST", "/v1/chat/completions", c[1])
 		if status != 200 || chatStatus != 200 || at(r, "usage", "input_tokens") != at(same, "usage", "prompt_tokens") {
 			t.Errorf("%s: %d %v; as a chat %d %v", name, status, r, chatStatus, same)
+		}
+	}
+}
+
+// TestDocumentsOfTextWereRejected: a document whose source is text was a 400 that said that the model reads text only.
+func TestDocumentsOfTextWereRejected(t *testing.T) {
+	s := serve(t, hermes(t))
+	document := func(source obj) obj {
+		return obj{"type": "document", "title": "T", "context": "C", "citations": obj{"enabled": false}, "source": source}
+	}
+	_, want := s.object("POST", messagesPath, obj{"max_tokens": 1, "messages": []obj{{"role": "user", "content": "T\nC\nOne\ntwo\nWhat?"}}})
+	for _, source := range []obj{{"type": "text", "media_type": "text/plain", "data": "One\ntwo"}, {"type": "content", "content": "One\ntwo"},
+		{"type": "content", "content": []obj{{"type": "text", "text": "One"}, {"type": "text", "text": "two"}}}} {
+		status, got := s.object("POST", messagesPath, obj{"max_tokens": 1, "messages": []obj{{"role": "user", "content": []obj{document(source), {"type": "text", "text": "What?"}}}}})
+		if status != http.StatusOK || at(got, "usage", "input_tokens") != at(want, "usage", "input_tokens") || at(want, "usage", "input_tokens") == nil {
+			t.Errorf("%v: %d %v, want the tokens of %v", source, status, got, want)
 		}
 	}
 }

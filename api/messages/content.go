@@ -112,6 +112,8 @@ func (t *transcript) blocks(in *wire.Fields, name string, say func(words string)
 		switch {
 		case kind == "text":
 			say(t.text(b, "text"))
+		case kind == "document":
+			t.document(b, say)
 		case kind != "":
 			block(b, kind)
 		}
@@ -147,6 +149,39 @@ func (t *transcript) last(role string) *text.Message {
 	}
 	t.messages = append(t.messages, text.Message{Role: role})
 	return &t.messages[len(t.messages)-1]
+}
+
+// document decodes a document of text: its title, its context, then the text. Other documents are rejected.
+func (t *transcript) document(in *wire.Fields, say func(words string)) {
+	if cite, ok := in.Object("citations"); ok {
+		enabled := false
+		if cite.Bool("enabled", &enabled); enabled {
+			cite.Fail("enabled", "Invalid value for {}: the answer of this model cites no documents.")
+		}
+	}
+	var words string
+	for _, name := range []string{"title", "context"} {
+		if in.Has(name) {
+			words = joined(words, t.text(in, name))
+		}
+	}
+	source, ok := in.Object("source")
+	if !ok {
+		in.Fail("source", "Missing required parameter: {}.")
+		return
+	}
+	var kind string
+	required(source, "type", &kind)
+	switch kind {
+	case "":
+	case "text":
+		words = joined(words, t.text(source, "data"))
+	case "content":
+		t.blocks(source, "content", func(part string) { words = joined(words, part) }, func(part *wire.Fields, kind string) { t.unsupported(part, kind, `"text"`) })
+	default:
+		source.Fail("type", "Invalid value for {}: a document of type %q is not supported, as this model reads text only; send its text.", short(kind))
+	}
+	say(words)
 }
 
 func joined(a, b string) string {
@@ -209,7 +244,7 @@ func (t *transcript) ofModel(m *text.Message, in *wire.Fields, kind string) {
 // unsupported rejects a block. known lists the supported types.
 func (t *transcript) unsupported(in *wire.Fields, kind, known string) {
 	switch kind {
-	case "image", "document", "file", "container_upload":
+	case "image", "file", "container_upload":
 		in.Fail("type", "Invalid value for {}: %q is not supported, as this model reads text only.", kind)
 	default:
 		in.Fail("type", "Invalid value for {}: %q; blocks of type %s are supported here.", short(kind), known)
