@@ -23,7 +23,7 @@ type architecture struct {
 // architectures returns the table of supported architectures. Each has one line, here or in the parts of
 // families with many generations, and one file.
 func architectures() []architecture {
-	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms(), mambas(), minimaxes(), hunyuans(), mistrals(), singles()), []architecture{
+	return append(slices.Concat(qwens(), gemmas(), glms(), olmos(), granites(), gpts(), deepseeks(), lfms(), mambas(), minimaxes(), hunyuans(), mistrals(), ernies(), singles()), []architecture{
 		{"afmoe", "AfmoeForCausalLM", "model", "AfmoeDecoderLayer", -1, nil, afMoE},
 		{"apertus", "ApertusForCausalLM", "model", "ApertusDecoderLayer", 1, []int{2}, apertus},
 		{"apertus1p5_text", "Apertus1p5TextForCausalLM", "model", "Apertus1p5TextDecoderLayer", 1, []int{2}, apertus1p5},
@@ -42,8 +42,6 @@ func architectures() []architecture {
 		{"doge", "DogeForCausalLM", "model", "DogeDecoderLayer", -1, nil, doge},
 		{"dots3_note_text", "Dots3NoteForCausalLM", "model", "Dots3NoteTextDecoderLayer", 151643, []int{151668}, dots3Note},
 		{"emu3_text_model", "", "model", "Emu3DecoderLayer", 151849, []int{151850}, emu3},
-		{"ernie4_5", "Ernie4_5ForCausalLM", "model", "Ernie4_5DecoderLayer", 1, []int{2}, ernie45},
-		{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "model", "Ernie4_5_MoeDecoderLayer", 1, []int{2}, ernie45MoE},
 		{"exaone", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{361}, exaone},
 		{"exaone4", "Exaone4ForCausalLM", "model", "Exaone4DecoderLayer", 0, []int{2}, exaone4},
 		{"exaone_moe", "ExaoneMoeForCausalLM", "model", "ExaoneMoeDecoderLayer", 1, []int{53}, exaoneMoE},
@@ -91,9 +89,19 @@ func singles() []architecture {
 		{"kolibri1", "Kolibri1ForCausalLM", "model", "Kolibri1DecoderLayer", -1, nil, kolibri1},
 		{"laguna", "LagunaForCausalLM", "model", "LagunaDecoderLayer", -1, nil, laguna},
 		{"lara_mini", "LaraMiniForCausalLM", "model", "LaraMiniDecoderLayer", -1, []int{151643}, laraMini},
+		{"molmo2_text", "", "model", "Molmo2DecoderLayer", -1, nil, molmo2},
 		{"zaya", "ZayaForCausalLM", "model", "ZayaDecoderLayer", 2, []int{106}, zaya},
 		{"muse_glimmer_text", "", "model", "MuseGlimmerTextDecoderLayer", 200000, []int{200001}, museGlimmer},
 		{"step3p5", "Step3p5ForCausalLM", "model", "Step3p7DecoderLayer", -1, nil, step37},
+	}
+}
+
+// ernies returns Baidu's ERNIE models in the table.
+func ernies() []architecture {
+	return []architecture{
+		{"ernie4_5", "Ernie4_5ForCausalLM", "model", "Ernie4_5DecoderLayer", 1, []int{2}, ernie45},
+		{"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "model", "Ernie4_5_MoeDecoderLayer", 1, []int{2}, ernie45MoE},
+		{"ernie4_5_vl_moe_text", "", "model", "Ernie4_5_VLMoeDecoderLayer", -1, nil, ernie45VLMoE},
 	}
 }
 
@@ -102,6 +110,7 @@ func hunyuans() []architecture {
 	return []architecture{
 		{"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", "model", "HunYuanDenseV1DecoderLayer", 1, []int{2}, hunyuanDense},
 		{"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", "model", "HunYuanMoEV1DecoderLayer", 1, []int{2}, hunyuanMoE},
+		{"hunyuan_vl_text", "", "model", "HunYuanVLDenseV1DecoderLayer", 1, []int{2}, hunyuanVL},
 		{"hy_v3", "HYV3ForCausalLM", "model", "HYV3DecoderLayer", -1, nil, hyV3},
 		{"hy_v4", "HYV4ForCausalLM", "model", "HYV4DecoderLayer", 120000, []int{120025}, hyV4},
 		{"hy_v4_vl_text", "", "model", "HYV4VLDecoderLayer", 120000, []int{120025}, hyV4VL},
@@ -222,6 +231,7 @@ func mambas() []architecture {
 func granites() []architecture {
 	return []architecture{
 		{"granite", "GraniteForCausalLM", "model", "GraniteDecoderLayer", 1, []int{2}, granite},
+		{"granite4_vision_text", "", "model", "Granite4VisionTextDecoderLayer", 1, []int{2}, granite4Vision},
 		{"granite_swa", "GraniteSWAForCausalLM", "model", "GraniteSWADecoderLayer", 100257, []int{100257}, graniteSWA},
 		{"granitemoe_swa", "GraniteMoeSWAForCausalLM", "model", "GraniteMoeSWADecoderLayer", 1, []int{2}, graniteMoESWA},
 		{"granitemoehybrid", "GraniteMoeHybridForCausalLM", "model", "GraniteMoeHybridDecoderLayer", 1, []int{2}, graniteMoEHybrid},

@@ -2,14 +2,23 @@ package meta
 
 // granite is GraniteForCausalLM: llama with multipliers on embeddings, scores,
 // residuals and logits.
-func granite(f *fields, b *Builder) {
-	d := readDecoder(f, "Granite", decoderDefaults{
+func granite(f *fields, b *Builder) { f.granite(b, "Granite", false) }
+
+// granite4Vision is the text model of Granite4VisionForConditionalGeneration: granite, with the
+// factor of the logits.
+func granite4Vision(f *fields, b *Builder) { f.granite(b, "Granite4VisionText", true) }
+
+// granite builds granite's model with the given prefix of classes. wrapped says that the factor of
+// the logits holds within the wrapper.
+func (f *fields) granite(b *Builder, class string, wrapped bool) {
+	d := readDecoder(f, class, decoderDefaults{
 		vocab: 32000, hidden: 4096, inner: 11008, layers: 32, heads: 32,
 		context: 2048, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
 	})
 	attentionBias := f.bool("attention_bias", false)
 	mlpBias := f.bool("mlp_bias", false)
 	w, scale := f.graniteWiring()
+	w.wrapped = wrapped
 	d.causalLM(f, b, w, func(b *Builder, i int) {
 		d.attention(b, attentionBias, attentionBias, AttentionSpec{Layer: i, Scale: scale})
 		d.gatedMLP(b, "mlp", d.inner, mlpBias)

@@ -1,12 +1,36 @@
 package meta
 
-import "fmt"
+import "maps"
 
 // hunyuanDense is HunYuanDenseV1ForCausalLM: llama with norms on query and key heads after rope.
 func hunyuanDense(f *fields, b *Builder) {
-	d := readHunyuan(f, "HunYuanDenseV1")
+	readHunyuan(f, "HunYuanDenseV1").hunyuanDense(f, b, wiring{block: preNorm()})
+}
+
+// hunyuanVL is the text model of HunYuanVLForConditionalGeneration: hunyuanDense with names of
+// fields that published files have.
+func hunyuanVL(f *fields, b *Builder) {
+	for name, alias := range map[string]string{"head_dim": "attention_head_dim", "vocab_size": "org_vocab_size", "pad_token_id": "pad_id"} {
+		if !f.has(name) {
+			f = f.renamed(name, alias)
+		}
+	}
+	for _, name := range []string{"rope_scaling", "rope_parameters"} {
+		if p := f.object(name); p != nil && p.ropeType() == "xdrope" {
+			values := maps.Clone(p.values)
+			values["rope_type"] = "dynamic"
+			f = f.without(name)
+			f.values[name] = values
+		}
+	}
+	d := readHunyuan(f, "HunYuanVL")
+	d.hunyuanDense(f, b, wiring{block: preNorm(), modelClass: "HunYuanVLTextModel", layerClass: func(int) string { return "HunYuanVLDenseV1DecoderLayer" }})
+}
+
+// hunyuanDense builds hunyuanDense's model.
+func (d *decoder) hunyuanDense(f *fields, b *Builder, w wiring) {
 	bias := f.bool("attention_bias", false)
-	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
+	d.causalLM(f, b, w, func(b *Builder, i int) {
 		d.hunyuanAttention(b, bias, i)
 		d.gatedMLP(b, "mlp", d.inner, false)
 		d.norms(b, "input_layernorm", "post_attention_layernorm")
@@ -62,7 +86,7 @@ func (d *decoder) hunyuanTopK(f *fields) []int {
 	}
 	for i := range chosen {
 		if chosen[i] = 1; ok {
-			chosen[i], _ = f.integer(fmt.Sprintf("%s[%d]", name, i), list[i], 1, maxExperts)
+			chosen[i], _ = f.integer(element(name, i), list[i], 1, maxExperts)
 		} else {
 			chosen[i] = f.count(name, 1, 1, maxExperts)
 		}
@@ -72,6 +96,9 @@ func (d *decoder) hunyuanTopK(f *fields) []int {
 
 func (d *decoder) hunyuanAttention(b *Builder, bias bool, layer int) {
 	a := d.attention(b, bias, bias, AttentionSpec{Layer: layer, QNorm: "query_layernorm", KNorm: "key_layernorm", NormLast: true})
+	if d.class == "HunYuanVL" {
+		a.node.Class = "HunYuanVLDenseV1Attention"
+	}
 	d.norm(a, "query_layernorm", d.headDim)
 	d.norm(a, "key_layernorm", d.headDim)
 }

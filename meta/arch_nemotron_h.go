@@ -20,9 +20,11 @@ func nemotronH(f *fields, b *Builder) {
 	if f.err() != nil {
 		return
 	}
-	b.Runs(KindCausalLM, &CausalLMSpec{Embed: "model.embeddings", Layers: "model.layers", Norm: "model.norm_f", Head: "lm_head",
+	path := b.tree.textPath()
+	b.Runs(KindCausalLM, &CausalLMSpec{Embed: path + ".embeddings", Layers: path + ".layers", Norm: path + ".norm_f", Head: b.tree.headPath(),
 		Vocab: d.vocab, Hidden: d.hidden, Context: d.context})
-	model := b.Child("model", "NemotronHModel").Published("backbone")
+	model, outer := b.textModel("NemotronHModel")
+	model.Published(Join(outer.path, "backbone"))
 	embed := model.Embedding("embeddings", "Embedding", d.vocab, d.hidden)
 	layers := model.Child("layers", "ModuleList")
 	counts := map[byte]int{}
@@ -31,8 +33,8 @@ func nemotronH(f *fields, b *Builder) {
 		counts[n.kinds[i]]++
 	}
 	d.norm(model, "norm_f", d.hidden)
-	b.head(embed, d.hidden, d.vocab, false, "lm_head.weight") // tie_word_embeddings is without effect
-	b.Ignore("mtp.**")
+	outer.head(embed, d.hidden, d.vocab, false, b.tree.headPath()+".weight") // tie_word_embeddings is without effect
+	b.Ignore(Join(outer.path, "mtp.**"))
 }
 
 // nemotron holds the configuration of a nemotron_h model. A kind is a letter of
@@ -163,7 +165,12 @@ func (n *nemotron) mixture(b *Builder) {
 	e.Activation("act_fn", n.act.class, n.act.act)
 	g := m.Child("gate", "NemotronHTopkRouter")
 	g.Param("weight", s.Count, n.hidden)
-	g.Buffer("e_score_correction_bias", b.tree.dtype, true, s.Count)
+	dtype := b.tree.dtype
+	if b.tree.wrapper != nil { // where transformers keeps them in float32
+		g.wide("weight")
+		dtype = Float32
+	}
+	g.Buffer("e_score_correction_bias", dtype, true, s.Count)
 	n.mlp(m, "shared_experts", n.shared)
 	if s.LatentDown != "" {
 		m.Linear(s.LatentDown, n.hidden, n.latent, n.bias)

@@ -1,8 +1,6 @@
 package meta
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -451,22 +449,23 @@ func TestGroupsWithoutMixturesAreUnread(t *testing.T) {
 }
 
 // TestPublishedTypesHaveTheTreesOfTransformers: the config of Kimi K2 has a model_type of its own and is otherwise
-// DeepSeek-V3's, and that of HyperCLOVA X with images says "vlm". Each gives the tree of the type that transformers has.
+// DeepSeek-V3's, that of HyperCLOVA X with images says "vlm", and ERNIE's has lists for text and images. Each gives the tree of the type that transformers has.
 func TestPublishedTypesHaveTheTreesOfTransformers(t *testing.T) {
 	const deepseek = `"architectures": ["DeepseekV3ForCausalLM"], "num_hidden_layers": 3, "first_k_dense_replace": 1, "n_routed_experts": 8, "n_group": 1, "topk_group": 1, "hidden_size": 64, "vocab_size": 100}`
 	const clova = `"architectures": ["HCXVisionV2ForCausalLM"], "text_config": {"model_type": "hyperclovax", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 100, "logits_scaling": 0.5}}`
-	for _, c := range []struct{ published, known, fields string }{
-		{"kimi_k2", "deepseek_v3", deepseek},
-		{"vlm", "hyperclovax_vision_v2", clova},
+	const ernie, ernieText = `"num_hidden_layers": 5, "hidden_size": 64, "vocab_size": 100, "num_attention_heads": 4, `, `"moe_num_experts": 3, "moe_intermediate_size": [32, 16], "moe_k": 2, "moe_num_shared_experts": 1`
+	const nemotron = `"num_hidden_layers": 4, "hybrid_override_pattern": "M*-M", "hidden_size": 64, "vocab_size": 100}}`
+	for _, c := range []struct{ published, fields, known, knownFields string }{
+		{"kimi_k2", deepseek, "deepseek_v3", deepseek},
+		{"vlm", clova, "hyperclovax_vision_v2", clova},
+		{"ernie4_5_moe_vl", ernie + `"moe_num_experts": [3, 3], "moe_intermediate_size": [32, 16], "moe_k": 2, "moe_num_shared_experts": 1, "moe_layer_start_index": [2, 1], "moe_layer_end_index": [3, 3], "moe_layer_interval": 2}`,
+			"ernie4_5_vl_moe", `"text_config": {` + ernie + `"mlp_layer_types": ["dense", "sparse", "dense", "sparse", "dense"], ` + ernieText + `}}`},
+		{"ernie4_5_moe_vl", ernie + `"moe_num_experts": [3, 3], "moe_intermediate_size": [32, 16], "moe_k": 2, "moe_num_shared_experts": 1, "moe_layer_start_index": 2, "moe_layer_end_index": 29}`,
+			"ernie4_5_vl_moe", `"text_config": {` + ernie + `"mlp_layer_types": ["dense", "dense", "sparse", "sparse", "sparse"], ` + ernieText + `}}`},
+		{"NemotronH_Nano_Omni_Reasoning_V3", `"llm_config": {"model_type": "nemotron_h", ` + nemotron, "nemotron_h_omni", `"text_config": {"model_type": "nemotron_h", ` + nemotron},
 	} {
-		trees := map[string][]byte{}
-		for _, name := range []string{c.published, c.known} {
-			var err error
-			if trees[name], err = json.Marshal(build(t, []byte(`{"model_type": "`+name+`", `+c.fields)).Root); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if !bytes.Equal(trees[c.published], trees[c.known]) {
+		root := func(name, fields string) *Module { return build(t, []byte(`{"model_type": "`+name+`", `+fields)).Root }
+		if !reflect.DeepEqual(root(c.published, c.fields), root(c.known, c.knownFields)) {
 			t.Errorf("the tree of %s is not that of %s", c.published, c.known)
 		}
 	}

@@ -116,6 +116,7 @@ type wiring struct {
 	modelClass string       // "" means the prefix and "Model"
 	embedClass string       // "" means Embedding
 	embed      func(*Builder)
+	embedFrom  []TensorSource // of published files; nil means a tensor of the embedding's name
 	headBias   bool
 	wrapped    bool                   // scale and cap of the logits hold in wrappers too
 	inputs     func(*Builder)         // adds modules to the model after the rotary module
@@ -155,7 +156,7 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 	b.Runs(KindCausalLM, &spec)
 
 	model, outer := b.textModel(or(w.modelClass, d.class+"Model"))
-	embed := model.Embedding("embed_tokens", or(w.embedClass, "Embedding"), d.vocab, d.hidden)
+	embed := model.Embedding("embed_tokens", or(w.embedClass, "Embedding"), d.vocab, d.hidden, w.embedFrom...)
 	if w.embed != nil {
 		w.embed(embed)
 	}

@@ -307,6 +307,9 @@ func (f *fields) renamed(name, alias string) *fields {
 	return g
 }
 
+// element returns the name of an element of a list.
+func element(name string, i int) string { return fmt.Sprintf("%s[%d]", name, i) }
+
 // list returns an array, or nil if it is missing or null.
 func (f *fields) list(name string) []any {
 	switch v := f.values[name].(type) {
@@ -324,7 +327,7 @@ func (f *fields) floats(name string) []float64 {
 	var out []float64
 	list := f.list(name)
 	for i, v := range list {
-		x, ok := f.number(fmt.Sprintf("%s[%d]", name, i), v)
+		x, ok := f.number(element(name, i), v)
 		if !ok {
 			return nil
 		}
@@ -340,7 +343,7 @@ func (f *fields) texts(name string) []string {
 	for i, v := range list {
 		s, ok := v.(string)
 		if !ok {
-			f.fail(fmt.Sprintf("%s[%d]", name, i), "%s instead of a text", kindOf(v))
+			f.fail(element(name, i), "%s instead of a text", kindOf(v))
 			return nil
 		}
 		out = append(out, s)

@@ -20,10 +20,15 @@ func (b *Builder) Conv1D(name string, in, out int) *Builder {
 	return c
 }
 
-// Embedding adds a table of rows vectors.
-func (b *Builder) Embedding(name, class string, rows, dim int) *Builder {
+// Embedding adds a table of rows vectors. published are the sources of published files that have
+// other tensors than one of its name.
+func (b *Builder) Embedding(name, class string, rows, dim int, published ...TensorSource) *Builder {
 	c := b.Child(name, class).Runs(KindEmbedding, &EmbeddingSpec{Rows: rows, Dim: dim})
-	c.Param("weight", rows, dim)
+	if published == nil {
+		c.Param("weight", rows, dim)
+	} else {
+		c.ParamFrom("weight", []int{rows, dim}, published, []TensorSource{{Tensor: c.path + ".weight"}})
+	}
 	return c
 }
 

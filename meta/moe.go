@@ -1,6 +1,9 @@
 package meta
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // experts reads the number of experts and the number of experts per token.
 func (f *fields) experts(count string, defCount int, topK string, defTopK int) *MoESpec {
@@ -30,7 +33,8 @@ type expertNames struct {
 func (b *Builder) stackedExperts(spec *MoESpec, names expertNames, hidden, inner int, act activation) {
 	e := b
 	if spec.Experts != "" {
-		e = b.Child(spec.Experts, names.class)
+		e = b.Child(spec.Experts[strings.LastIndexByte(spec.Experts, '.')+1:], names.class)
+		e.experts = spec
 	}
 	count := spec.Count
 	var gateUp, down [][]TensorSource

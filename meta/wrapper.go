@@ -1,7 +1,9 @@
 package meta
 
 import (
+	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -22,41 +24,37 @@ type wrapper struct {
 // architecture of its own, that is a row of architectures without a class.
 func wrappers() []wrapper {
 	const text = "language_model"
-	return append(qwenWrappers(text), []wrapper{
+	return append(slices.Concat(qwenWrappers(text), gemmaWrappers(text), llavaWrappers(text), soundWrappers(text)), []wrapper{
 		{"apertus1p5", "Apertus1p5ForConditionalGeneration", "Apertus1p5Model", text, "apertus1p5_text", false, false, false},
 		{"aria", "AriaForConditionalGeneration", "AriaModel", text, "aria_text", true, false, false},
 		{"aya_vision", "AyaVisionForConditionalGeneration", "AyaVisionModel", text, "cohere2", false, true, false},
 		{"cohere2_vision", "Cohere2VisionForConditionalGeneration", "Cohere2VisionModel", text, "cohere2", false, true, false},
 		{"cohere_compass", "CohereCompassForConditionalGeneration", "CohereCompassModel", text, "cohere_compass_text", true, false, false},
+		{"deepseek_vl", "DeepseekVLForConditionalGeneration", "DeepseekVLModel", text, "llama", false, true, false},
+		{"deepseek_vl_hybrid", "DeepseekVLHybridForConditionalGeneration", "DeepseekVLHybridModel", text, "llama", false, true, false},
 		{"deepseek_ocr2", "DeepseekOcr2ForConditionalGeneration", "DeepseekOcr2Model", text, "deepseek_ocr2_text", true, false, false},
 		{"dots3_note", "Dots3NoteForConditionalGeneration", "Dots3NoteModel", text, "dots3_note_text", true, false, false},
 		{"emu3", "Emu3ForConditionalGeneration", "Emu3Model", "text_model", "emu3_text_model", true, false, false},
+		{"ernie4_5_moe_vl", "Ernie4_5_VLMoeForConditionalGeneration", "Ernie4_5_VLMoeModel", text, "ernie4_5_vl_moe_text", true, true, false}, // as published
+		{"ernie4_5_vl_moe", "Ernie4_5_VLMoeForConditionalGeneration", "Ernie4_5_VLMoeModel", text, "ernie4_5_vl_moe_text", true, true, false},
 		{"exaone4_5", "Exaone4_5_ForConditionalGeneration", "Exaone4_5_Model", text, "exaone4", true, false, false},
 		{"fast_vlm", "FastVlmForConditionalGeneration", "FastVlmModel", text, "qwen2", false, false, true},
 		{"fuyu", "FuyuForCausalLM", "FuyuModel", text, "persimmon", false, false, false},
-		{"gemma3", "Gemma3ForConditionalGeneration", "Gemma3Model", text, "gemma3_text", false, true, false},
-		{"gemma3n", "Gemma3nForConditionalGeneration", "Gemma3nModel", text, "gemma3n_text", false, true, false},
-		{"gemma4", "Gemma4ForConditionalGeneration", "Gemma4Model", text, "gemma4_text", false, true, false},
-		{"gemma4_unified", "Gemma4UnifiedForConditionalGeneration", "Gemma4UnifiedModel", text, "gemma4_unified_text", false, true, false},
-		{"glm46v", "Glm46VForConditionalGeneration", "Glm46VModel", text, "glm4v_text", false, false, false},
-		{"glm4v", "Glm4vForConditionalGeneration", "Glm4vModel", text, "glm4v_text", true, false, true},
-		{"glm4v_moe", "Glm4vMoeForConditionalGeneration", "Glm4vMoeModel", text, "glm4v_moe_text", true, false, true},
-		{"glm_ocr", "GlmOcrForConditionalGeneration", "GlmOcrModel", text, "glm_ocr_text", true, false, true},
 		{"got_ocr2", "GotOcr2ForConditionalGeneration", "GotOcr2Model", text, "qwen2", false, true, false},
+		{"granite4_vision", "Granite4VisionForConditionalGeneration", "Granite4VisionModel", text, "granite4_vision_text", true, false, false},
+		{"hunyuan_vl", "HunYuanVLForConditionalGeneration", "HunYuanVLModel", text, "hunyuan_vl_text", true, true, true},
 		{"hy_v4_vl", "HYV4VLForConditionalGeneration", "HYV4VLModel", text, "hy_v4_vl_text", true, false, false},
 		{"hyperclovax_vision_v2", "HyperCLOVAXVisionV2ForConditionalGeneration", "HyperCLOVAXVisionV2Model", text, "hyperclovax", false, true, false},
+		{"idefics2", "Idefics2ForConditionalGeneration", "Idefics2Model", "text_model", "mistral", false, false, false},
 		{"idefics3", "Idefics3ForConditionalGeneration", "Idefics3Model", "text_model", "llama", false, false, false},
 		{"inkling_mm_model", "InklingForConditionalGeneration", "InklingModel", text, "inkling_text", true, false, false},
 		{"internvl", "InternVLForConditionalGeneration", "InternVLModel", text, "qwen2", false, true, false},
+		{"janus", "JanusForConditionalGeneration", "JanusModel", text, "llama", false, true, false},
 		{"kimi_k25", "Kimi_K25ForConditionalGeneration", "Kimi_K25Model", text, "deepseek_v3", false, true, false},
 		{"lfm2_vl", "Lfm2VlForConditionalGeneration", "Lfm2VlModel", text, "lfm2", false, true, false},
 		{"lfm3_vl", "Lfm3VlForConditionalGeneration", "Lfm3VlModel", text, "lfm3", false, true, false},
 		{"lighton_ocr", "LightOnOcrForConditionalGeneration", "LightOnOcrModel", text, "qwen3", false, true, false},
 		{"llama4", "Llama4ForConditionalGeneration", "", text, "llama4_text", false, false, false},
-		{"llava", "LlavaForConditionalGeneration", "LlavaModel", text, "llama", false, false, true},
-		{"llava_next", "LlavaNextForConditionalGeneration", "LlavaNextModel", text, "llama", false, false, false},
-		{"llava_next_video", "LlavaNextVideoForConditionalGeneration", "LlavaNextVideoModel", text, "llama", false, false, true},
-		{"llava_onevision", "LlavaOnevisionForConditionalGeneration", "LlavaOnevisionModel", text, "qwen2", false, false, true},
 		{"minicpm_ocr", "MiniCPMOcrForConditionalGeneration", "MiniCPMOcrModel", text, "qwen3_5_text", false, true, false},
 		{"minicpmv4_6", "MiniCPMV4_6ForConditionalGeneration", "MiniCPMV4_6Model", text, "qwen3_5_text", false, false, false},
 		{"minicpmv4_7", "MiniCPMV4_7ForConditionalGeneration", "MiniCPMV4_7Model", text, "qwen3_5_text", false, false, false},
@@ -64,15 +62,19 @@ func wrappers() []wrapper {
 		{"mistral3", "Mistral3ForConditionalGeneration", "Mistral3Model", text, "mistral", false, true, false},
 		{"mistral_large4", "MistralLarge4ForConditionalGeneration", "MistralLarge4Model", text, "mistral_large4_text", true, false, false},
 		{"mllama", "MllamaForConditionalGeneration", "MllamaModel", text, "mllama_text_model", true, false, false},
+		{"molmo2", "Molmo2ForConditionalGeneration", "Molmo2Model", text, "molmo2_text", true, false, false},
 		{"muse_glimmer", "MuseGlimmerForConditionalGeneration", "MuseGlimmerModel", text, "muse_glimmer_text", true, false, false},
+		{"nemotron_h_omni", "NemotronH_Omni_Reasoning_V3", "", text, "nemotron_h", false, false, false},
 		{"ovis2", "Ovis2ForConditionalGeneration", "Ovis2Model", text, "qwen2", false, true, false},
+		{"NemotronH_Nano_Omni_Reasoning_V3", "NemotronH_Omni_Reasoning_V3", "", text, "nemotron_h", false, false, false}, // as published
 		{"paddleocr_vl", "PaddleOCRVLForConditionalGeneration", "PaddleOCRVLModel", text, "paddleocr_vl_text", true, true, true},
+		{"perception_lm", "PerceptionLMForConditionalGeneration", "PerceptionLMModel", text, "llama", false, false, true},
 		{"qianfan_ocr", "QianfanOCRForConditionalGeneration", "QianfanOCRModel", text, "qwen3", false, false, false},
 		{"smolvlm", "SmolVLMForConditionalGeneration", "SmolVLMModel", "text_model", "llama", false, false, false},
 		{"step3p7", "Step3p7ForConditionalGeneration", "Step3p7Model", text, "step3p5", true, false, false},
 		{"video_llama_3", "VideoLlama3ForConditionalGeneration", "VideoLlama3Model", text, "qwen2", false, false, true},
+		{"video_llava", "VideoLlavaForConditionalGeneration", "VideoLlavaModel", text, "llama", false, false, false},
 		{"vlm", "HyperCLOVAXVisionV2ForConditionalGeneration", "HyperCLOVAXVisionV2Model", text, "hyperclovax", true, true, false}, // as published
-		{"vipllava", "VipLlavaForConditionalGeneration", "VipLlavaModel", text, "llama", false, false, false},
 	}...)
 }
 
@@ -93,6 +95,41 @@ func qwenWrappers(text string) []wrapper {
 	}
 }
 
+// gemmaWrappers returns Gemma's and GLM's models in the table.
+func gemmaWrappers(text string) []wrapper {
+	return []wrapper{
+		{"gemma3", "Gemma3ForConditionalGeneration", "Gemma3Model", text, "gemma3_text", false, true, false},
+		{"gemma3n", "Gemma3nForConditionalGeneration", "Gemma3nModel", text, "gemma3n_text", false, true, false},
+		{"gemma4", "Gemma4ForConditionalGeneration", "Gemma4Model", text, "gemma4_text", false, true, false},
+		{"gemma4_unified", "Gemma4UnifiedForConditionalGeneration", "Gemma4UnifiedModel", text, "gemma4_unified_text", false, true, false},
+		{"glm46v", "Glm46VForConditionalGeneration", "Glm46VModel", text, "glm4v_text", false, false, false},
+		{"glm4v", "Glm4vForConditionalGeneration", "Glm4vModel", text, "glm4v_text", true, false, true},
+		{"glm4v_moe", "Glm4vMoeForConditionalGeneration", "Glm4vMoeModel", text, "glm4v_moe_text", true, false, true},
+		{"glm_ocr", "GlmOcrForConditionalGeneration", "GlmOcrModel", text, "glm_ocr_text", true, false, true},
+		{"glmga", "Glm46VForConditionalGeneration", "Glm46VModel", text, "glm4v_text", false, false, false},
+	}
+}
+
+// soundWrappers returns models of text and sound in the table.
+func soundWrappers(text string) []wrapper {
+	return []wrapper{
+		{"granite_speech", "GraniteSpeechForConditionalGeneration", "GraniteSpeechModel", text, "granite", false, true, false},
+		{"qwen2_audio", "Qwen2AudioForConditionalGeneration", "Qwen2AudioModel", text, "qwen2", false, false, false},
+		{"voxtral", "VoxtralForConditionalGeneration", "VoxtralModel", text, "llama", false, false, false},
+	}
+}
+
+// llavaWrappers returns LLaVA and its successors in the table.
+func llavaWrappers(text string) []wrapper {
+	return []wrapper{
+		{"llava", "LlavaForConditionalGeneration", "LlavaModel", text, "llama", false, false, true},
+		{"llava_next", "LlavaNextForConditionalGeneration", "LlavaNextModel", text, "llama", false, false, false},
+		{"llava_next_video", "LlavaNextVideoForConditionalGeneration", "LlavaNextVideoModel", text, "llama", false, false, true},
+		{"llava_onevision", "LlavaOnevisionForConditionalGeneration", "LlavaOnevisionModel", text, "qwen2", false, false, true},
+		{"vipllava", "VipLlavaForConditionalGeneration", "VipLlavaModel", text, "llama", false, false, false},
+	}
+}
+
 func lookupWrapper(modelType string) *wrapper {
 	for _, w := range wrappers() {
 		if w.modelType == modelType {
@@ -107,6 +144,9 @@ func lookupWrapper(modelType string) *wrapper {
 func (w *wrapper) textFields(whole *fields) *fields {
 	whole = whole.thinker()
 	text := whole.object("text_config")
+	if text == nil && w.text == "nemotron_h" {
+		text = whole.object("llm_config") // as published
+	}
 	if text == nil {
 		text = whole
 	}
@@ -124,6 +164,9 @@ func (w *wrapper) textFields(whole *fields) *fields {
 	if w.model != "" {
 		delete(values, "tie_embedding")
 	}
+	if w.modelType == "voxtral" {
+		voxtralDefaults(values)
+	}
 	values["tie_word_embeddings"] = tied
 	values["own_eos_token_id"] = text.values["eos_token_id"] // which ends the n-grams of Qwen4-Exp
 	for _, name := range []string{"bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype", "quantization_config", "quantization"} {
@@ -132,6 +175,18 @@ func (w *wrapper) textFields(whole *fields) *fields {
 		}
 	}
 	return &fields{at: text.at, values: values, errs: whole.errs}
+}
+
+// voxtralDefaults adds the fields that Voxtral's text model has by default, instead of llama's.
+func voxtralDefaults(values map[string]any) {
+	for name, v := range map[string]json.Number{
+		"vocab_size": "131072", "hidden_size": "3072", "intermediate_size": "8192", "num_hidden_layers": "30", "num_key_value_heads": "8", "head_dim": "128",
+		"max_position_embeddings": "131072", "rms_norm_eps": "1e-05", "rope_theta": "100000000.0",
+	} {
+		if _, there := values[name]; !there {
+			values[name] = v
+		}
+	}
 }
 
 // thinker returns the fields of thinker_config, for models that answer in speech, completed with
@@ -231,7 +286,7 @@ func (w *wrapper) textNames() []string {
 	for _, part := range []string{"embed_tokens.", "layers.", "norm."} {
 		names = append(names, part, "model."+part)
 	}
-	return append(names, "tok_embeddings.", "lerope.", "output.", "model.llm.") // Mistral's own, and Inkling's
+	return append(names, "tok_embeddings.", "lerope.", "output.", "model.llm.", "model.transformer.") // Mistral's own, Inkling's and Molmo's
 }
 
 // OtherPart reports whether a checkpoint's tensor belongs to a part of the model other than the

@@ -7,6 +7,7 @@ from further_configs import further
 from image_configs import images
 from late_configs import late, mistral4
 from latest_configs import latest
+from newest_configs import MANY_PARTS, newest
 from hybrid_configs import hybrids
 from plain_configs import plains
 
@@ -633,5 +634,6 @@ FAMILIES = {
     **further(llama, deepseek, wrap),
     **late(llama, gemma4_text, wrap, deepseek),
     **latest(llama, wrap, sparse, common),
+    **newest(llama, wrap, glm4),
     **images(llama, wrap, deepseek, exaone4, glm4, glm4_moe, routed),
 }

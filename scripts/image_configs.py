@@ -9,6 +9,7 @@ from plain_configs import persimmon
 from transformers import AutoConfig
 
 VISION = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=8, patch_size=4)
+OF_SOUND = ("granite_speech", "qwen2_audio", "voxtral")
 CLIP = dict(VISION, model_type="clip_vision_model", projection_dim=8)
 QWEN = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, patch_size=4, spatial_merge_size=2, temporal_patch_size=1)
 
@@ -50,10 +51,10 @@ def text_of_glm(R, t, kind):
 def glm(R, wrap, text, model_type, kind):
     t = text_of_glm(R, text(R), kind)
     vision = dict(QWEN, model_type="glm4v_vision", out_hidden_size=t["hidden_size"], image_size=8)
-    if model_type != "glm46v":
+    if model_type not in ("glm46v", "glmga"):
         vision["model_type"] = model_type + "_vision"
     return wrap(model_type, t, vision, "dtype" in t, image_token_id=5, video_token_id=6, image_start_token_id=7, image_end_token_id=8,
-                video_start_token_id=9, video_end_token_id=10, **(dict(tie_word_embeddings=t.pop("tie_word_embeddings")) if model_type == "glm46v" else tied(R, t)))
+                video_start_token_id=9, video_end_token_id=10, **(dict(tie_word_embeddings=t.pop("tie_word_embeddings")) if model_type in ("glm46v", "glmga") else tied(R, t)))
 
 
 def hy_v4_vl(R, deepseek, wrap):
@@ -348,7 +349,7 @@ def phi4_multimodal(R, llama):
 
 def is_text_within(config):
     """Whether the text model is a part of the model. Phi-4-multimodal has its other parts within its text model."""
-    return config["model_type"] in ("emu3", "fuyu") or "vision_config" in config and config["model_type"] != "phi4_multimodal"
+    return config["model_type"] in ("emu3", "fuyu", *OF_SOUND) or "vision_config" in config and config["model_type"] != "phi4_multimodal"
 
 
 def dots3_note_text(R, deepseek):

@@ -28,7 +28,7 @@ import types
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMultimodalLM
 
 transformers.logging.set_verbosity_error()
 logging.disable(logging.CRITICAL)
@@ -43,6 +43,7 @@ base = arch.base
 from image_configs import is_text_within, without_layers_of_images
 from late_configs import without_idle_experts
 from latest_configs import step3p5_published
+from newest_configs import is_of_images
 torch.set_num_threads(1)
 
 MARGIN = 1e-3
@@ -70,7 +71,7 @@ def build(config, dtype, seed):
     torch.manual_seed(seed)
     made = AutoConfig.for_model(**transformers.PreTrainedConfig._decode_special_floats(json.loads(json.dumps(config))))
     made._attn_implementation = attention = "sdpa" if config.get("alibi") else "eager"  # Falcon's eager one adds its biases twice
-    cls = AutoModelForImageTextToText if is_text_within(config) else AutoModelForCausalLM
+    cls = AutoModelForMultimodalLM if is_text_within(config) else AutoModelForCausalLM
     model = cls.from_config(made, attn_implementation=attention, experts_implementation="eager", dtype=torch.float32).float().eval()
     without_layers_of_images(without_idle_experts(model))
     for _, p in model.named_parameters():
@@ -94,7 +95,7 @@ def text_parameters(model):
     if not is_wrapper(model):
         return sum(p.numel() for n, p in model.named_parameters() if "embed_tokens_extend" not in n)
     return sum(p.numel() for n, p in model.named_parameters()
-               if n.startswith(("model.language_model.", "model.text_model.", "language_model.", "lm_head.")))
+               if n.startswith(("model.language_model.", "model.text_model.", "language_model.", "lm_head.")) and not is_of_images(n))
 
 
 def as_published(file, config, style):
@@ -104,8 +105,8 @@ def as_published(file, config, style):
     if style == "published":
         tensors = {n: t for n, t in tensors.items() if not n.endswith(DECAYS)}
     if "vision_config" in config or is_text_within(config):
-        text = re.compile(r"language_model|text_model|lm_head|^model\.(layers|embed_tokens|norm|hc_head)\.|^(layers|tok_embeddings|norm|output|lerope)\.|^model\.llm\.")
-        tensors = {n: t for n, t in tensors.items() if text.search(n) or t.numel() < 100}
+        text = re.compile(r"language_model|text_model|lm_head|^model\.(layers|embed_tokens|norm|hc_head)\.|^(layers|tok_embeddings|norm|output|lerope)\.|^model\.llm\.|^model\.transformer\.")
+        tensors = {n: t for n, t in tensors.items() if text.search(n) or t.numel() < (20 if kind in families.MANY_PARTS else 100)}
     if kind == "kimi_k25":  # its renaming of the vision tower's layers, undone, reaches those of the text
         tensors = {re.sub(r"^(language_model\.model\.)blocks\.", r"\1layers.", n): t for n, t in tensors.items()}
     elif kind == "qianfan_ocr":  # likewise
@@ -299,7 +300,7 @@ def make(folder, name, config, first, R=None):
     globals()["LENGTHS"] = wider.lengths(R, config) if R else (1, 7, 12, 21)
     style = "v5" if "dtype" in config else "published"
     kind = config.get("dtype") or config.get("torch_dtype")
-    text = config.get("text_config", config)
+    text = config.get("text_config") or config.get("llm_config") or config
     dtype = DTYPES[kind]
     found = search(config, dtype, first, text.get("output_vocab_size") or text.get("unpadded_vocab_size") or text.get("vocab_size") or config["vocab_size"], R is not None)
     if not found:

@@ -19,11 +19,12 @@ import sys
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMultimodalLM
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from image_configs import is_text_within, with_stacked_experts, without_layers_of_images
 from late_configs import without_idle_experts
+from newest_configs import without_experts_of_images
 
 transformers.logging.set_verbosity_error()
 logging.disable(logging.CRITICAL)
@@ -107,6 +108,10 @@ def rotary(model, config):
                         own.rope_parameters = {**config.rope_parameters, "rope_theta": theta}
                         real = type(m)(own)
                         inv[f"layer_{i}_inv_freq"], scale[f"layer_{i}_attention_scaling"] = real.inv_freq.tolist(), float(real.attention_scaling)
+            if hasattr(config, "rope_scaling_layers"):  # a rope that some layers do not scale
+                ropes = {i: type(m)(config, scaled=i in config.rope_scaling_layers) for i in range(config.num_hidden_layers)}
+                inv = {f"layer_{i}_inv_freq": r.inv_freq.tolist() for i, r in ropes.items()}
+                scale = {f"layer_{i}_attention_scaling": float(r.attention_scaling) for i, r in ropes.items()}
             return {"inv": inv, "scale": scale}
     return None
 
@@ -315,13 +320,13 @@ def without_other_parts(model):
 
 def case(config):
     made = AutoConfig.for_model(**floats(config))
-    cls = AutoModelForImageTextToText if is_text_within(config) else AutoModelForCausalLM
+    cls = AutoModelForMultimodalLM if is_text_within(config) else AutoModelForCausalLM
     with torch.device("meta"):
-        model = with_stacked_experts(without_layers_of_images(without_idle_experts(cls.from_config(made, dtype=made.dtype or torch.float32))))
+        model = with_stacked_experts(without_experts_of_images(without_layers_of_images(without_idle_experts(cls.from_config(made, dtype=made.dtype or torch.float32)))))
     model.tie_weights()
     without_other_parts(model)
     text = AutoConfig.for_model(**floats(config))
-    if cls is AutoModelForImageTextToText:  # the text model alone
+    if cls is AutoModelForMultimodalLM:  # the text model alone
         text = text.get_text_config()
         parts = getattr(model, "model", model)
         parts._parameters.clear()
@@ -337,14 +342,14 @@ def sizes(names):
     """The number of parameters that each class has by its defaults, of text models alone."""
     out = {}
     for name in names:
-        if name in ("fast_vlm", "got_ocr2", "lighton_ocr", "qwen3_omni_moe_thinker"):  # their text models have defaults of their own; published configs say all of them
+        if name in ("fast_vlm", "got_ocr2", "lighton_ocr", "qwen3_omni_moe_thinker", "voxtral", "perception_lm"):  # their text models have defaults of their own; published configs say all of them
             continue
         config = AutoConfig.for_model(name)
         wrapper = is_text_within(dict(config.to_dict(), model_type=name))
-        cls = AutoModelForImageTextToText if wrapper else AutoModelForCausalLM
+        cls = AutoModelForMultimodalLM if wrapper else AutoModelForCausalLM
         try:
             with torch.device("meta"):
-                model = without_layers_of_images(without_idle_experts(cls.from_config(config)))
+                model = without_experts_of_images(without_layers_of_images(without_idle_experts(cls.from_config(config))))
         except (ValueError, TypeError, AttributeError, KeyError):  # defaults that do not fit together: of a vision tower, of lfm2_moe, of dbrx
             continue
         model.tie_weights()

@@ -1,0 +1,42 @@
+package meta
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestFieldsOfMolmoAndErnie checks errors of fields that only the newest models of images have.
+func TestFieldsOfMolmoAndErnie(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"model_type": "molmo2", "text_config": {"qk_norm_type": "gemma"}}`:                      `text_config.qk_norm_type: "gemma" is not supported (supported: qwen3, olmo)`,
+		`{"model_type": "molmo2", "text_config": {"rope_scaling_layers": ["a"]}}`:                 "text_config.rope_scaling_layers[0]",
+		`{"model_type": "molmo2", "text_config": {"additional_vocab_size": -1}}`:                  "text_config.additional_vocab_size",
+		`{"model_type": "ernie4_5_vl_moe", "text_config": {"moe_intermediate_size": [0]}}`:        "text_config.moe_intermediate_size[0]",
+		`{"model_type": "ernie4_5_moe_vl", "moe_num_experts": [4, 4], "moe_k": 5}`:                "moe_k: 5 of 4 experts",
+		`{"model_type": "ernie4_5_moe_vl", "moe_layer_start_index": ["a"]}`:                       "moe_layer_start_index[0]",
+		`{"model_type": "hunyuan_vl", "text_config": {"rope_scaling": {"type": "xrope"}}}`:        `"xrope" is not supported`,
+		`{"model_type": "nemotron_h_omni", "llm_config": {"layers_block_type": ["convolution"]}}`: "llm_config.layers_block_type",
+	} {
+		cfg, err := ReadConfig([]byte(config))
+		if err == nil {
+			_, err = New(cfg, nil)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", config, err, want)
+		}
+	}
+}
+
+// TestVoxtralHasDefaultsOfItsOwn: its text model is llama's, but transformers completes its config with other sizes.
+func TestVoxtralHasDefaultsOfItsOwn(t *testing.T) {
+	m := build(t, []byte(`{"model_type": "voxtral", "text_config": {"model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 1}}`))
+	s := attentionOf(t, m, "model.language_model.layers.0.self_attn")
+	norm := m.Root.Find("model.language_model.norm").Spec.(*NormSpec)
+	if s.KVHeads != 8 || s.HeadDim != 128 || s.Rope.Theta != 1e8 || s.Rope.Max != 131072 || norm.Dim != 3072 || norm.Eps != 1e-5 {
+		t.Errorf("%+v, rope %+v, norm %+v", s, s.Rope, norm)
+	}
+	m = build(t, []byte(`{"model_type": "voxtral", "text_config": {"num_attention_heads": 32, "num_hidden_layers": 1, "head_dim": 64, "rope_theta": 500}}`))
+	if s := attentionOf(t, m, "model.language_model.layers.0.self_attn"); s.HeadDim != 64 || s.Rope.Theta != 500 {
+		t.Errorf("fields that are there: %+v, rope %+v", s, s.Rope)
+	}
+}
