@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"github.com/heftai/heft/internal/kernels/coded"
 	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
@@ -23,8 +24,11 @@ func (op *bf16Product) callRows() int {
 
 // weights returns the weight from a unit on if it is read in place, or nil.
 func (op *bf16Product) weights(unit int) []byte {
-	if !op.packed || op.kernel != amxInPlace || op.w.isCoded() {
+	switch {
+	case !op.packed || op.kernel != amxInPlace:
 		return nil
+	case op.w.isCoded():
+		return op.w.coded.Data[(op.w.row+unit*op.unitRows)*coded.RowBytes(op.w.cols):]
 	}
 	return op.at(unit * op.unitRows).Data
 }

@@ -172,14 +172,7 @@ func (w *worker) runFused(p product, first, rows int) {
 	case *bf16Product:
 		switch l.kernel {
 		case amxInPlace:
-			const most = coded.MostPanels * gemm.PanelTokens
-			c := w.scratch.v
-			for t := 0; t < l.tokens; t += most {
-				tokens := min(most, l.tokens-t)
-				panels := ceil(tokens, gemm.PanelTokens)
-				l.set.Coded.MulTiles(coded.TilesProduct{C: c, W: &l.w.coded, Row: row, Rows: rows, X: op.panels[t/gemm.PanelTokens*op.words:], XStride: op.words, Panels: panels, Scratch: c[l.decodedAt:]})
-				op.transpose(mat.Floats{V: c, Stride: coded.RowSums(panels)}, first, rows, t, tokens)
-			}
+			w.multiplyStrips(op, first, rows)
 			return // including its bias
 		case amxOneToken:
 			l.set.Coded.MulTiles(coded.TilesProduct{C: y.V, W: &l.w.coded, Row: row, Rows: rows, X: op.pairs.V, Scratch: w.scratch.v[l.decodedAt:]})
@@ -190,6 +183,31 @@ func (w *worker) runFused(p product, first, rows int) {
 		l.set.Coded.MulSplit(y.V[:rows], &l.w.coded, row, op.groups.x)
 	}
 	l.addBias(0, l.tokens, first, rows)
+}
+
+// Rows of at most streamedColumns are prefetched a unit ahead, beside products of more than streamedTokens. The hardware
+// prefetcher follows longer rows by itself, and memory bounds fewer tokens either way.
+const (
+	streamedColumns = 4096
+	streamedTokens  = 2 * gemm.PanelTokens
+)
+
+// multiplyStrips multiplies rows by all tokens, some panels at a time. Each pass prefetches an equal part of the next unit's
+// rows.
+func (w *worker) multiplyStrips(op *bf16Product, first, rows int) {
+	const most = coded.MostPanels * gemm.PanelTokens
+	c := w.scratch.v
+	p := coded.TilesProduct{C: c, W: &op.w.coded, Row: op.w.row + first, Rows: rows, XStride: op.words, Scratch: c[op.decodedAt:]}
+	if op.w.cols <= streamedColumns && op.tokens > streamedTokens {
+		p.Next, p.Parts = w.next, ceil(op.tokens, most)
+	}
+	for t := 0; t < op.tokens; t += most {
+		tokens := min(most, op.tokens-t)
+		p.X, p.Panels = op.panels[t/gemm.PanelTokens*op.words:], ceil(tokens, gemm.PanelTokens)
+		op.set.Coded.MulTiles(p)
+		op.transpose(mat.Floats{V: c, Stride: coded.RowSums(p.Panels)}, first, rows, t, tokens)
+		p.Part++
+	}
 }
 
 // decodeRows decodes rows of l's weight from first on. It returns a weight with only those rows.

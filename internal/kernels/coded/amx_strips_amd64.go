@@ -7,16 +7,16 @@ package coded
 import "unsafe"
 
 //go:noescape
-func amxCodedToken(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, groups int64, rows int64, count int64, tiles unsafe.Pointer)
+func amxCodedToken(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, groups int64, rows int64, count int64, tiles unsafe.Pointer, next unsafe.Pointer, apart int64, lines int64)
 
 //go:noescape
-func amxCodedPanel(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, groups int64, rows int64, count int64, tiles unsafe.Pointer)
+func amxCodedPanel(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, groups int64, rows int64, count int64, tiles unsafe.Pointer, next unsafe.Pointer, apart int64, lines int64)
 
 //go:noescape
-func amxCodedPanels(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, groups int64, rows int64, count int64, tiles unsafe.Pointer)
+func amxCodedPanels(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, groups int64, rows int64, count int64, tiles unsafe.Pointer, next unsafe.Pointer, apart int64, lines int64)
 
 //go:noescape
-func amxCodedPanels3(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, groups int64, rows int64, count int64, tiles unsafe.Pointer)
+func amxCodedPanels3(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, groups int64, rows int64, count int64, tiles unsafe.Pointer, next unsafe.Pointer, apart int64, lines int64)
 
 //go:noescape
-func amxCodedPanels4(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, groups int64, rows int64, count int64, tiles unsafe.Pointer)
+func amxCodedPanels4(w unsafe.Pointer, before int64, x unsafe.Pointer, xs int64, c unsafe.Pointer, groups int64, rows int64, count int64, tiles unsafe.Pointer, next unsafe.Pointer, apart int64, lines int64)

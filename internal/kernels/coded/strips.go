@@ -11,6 +11,10 @@ type TilesProduct struct {
 	XStride   int       // in words
 	Panels    int       // number of panels; 0 for one token
 	Scratch   []float32 // TileScratch floats; faster if it begins at a cache line
+	// Next begins with the coded rows that are multiplied next. Of as many as these, the part with number Part of Parts
+	// equal ones is prefetched into the second-level cache. Next may be nil.
+	Next        []byte
+	Part, Parts int
 }
 
 const (

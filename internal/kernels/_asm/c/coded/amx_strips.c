@@ -54,14 +54,31 @@ INLINE void store_sums(int panels, uint8_t *c) {
   if (panels > 3) _tile_stored(3, c + 192, LINE(panels));
 }
 
+// fetch prefetches a line of each of eight streams, apart bytes from each other, into the second-level cache.
+INLINE __m128i fetch(__m128i at, __m128i distance) {
+  const int64_t apart = reload(distance), apart3 = times(apart, 3);
+  const uint8_t *p = (const uint8_t *)reload(at), *high = p + times(apart, 4);
+  _mm_prefetch(p, _MM_HINT_T1);
+  _mm_prefetch(p + apart, _MM_HINT_T1);
+  _mm_prefetch(p + apart * 2, _MM_HINT_T1);
+  _mm_prefetch(p + apart3, _MM_HINT_T1);
+  _mm_prefetch(high, _MM_HINT_T1);
+  _mm_prefetch(high + apart, _MM_HINT_T1);
+  _mm_prefetch(high + apart * 2, _MM_HINT_T1);
+  _mm_prefetch(high + apart3, _MM_HINT_T1);
+  return spill((int64_t)p + 64);
+}
+
 // strips multiplies count strips of so many rows. panels is 0 for one token. tiles has room for two steps. Most values wait
 // in vector registers.
-INLINE void strips(int panels, const uint8_t *w, int64_t before, const uint8_t *x, int64_t xs, uint8_t *c, int64_t groups, int64_t rows, int64_t count, uint8_t *tiles) {
+INLINE void strips(int panels, const uint8_t *w, int64_t before, const uint8_t *x, int64_t xs, uint8_t *c, int64_t groups, int64_t rows, int64_t count, uint8_t *tiles, const uint8_t *next, int64_t apart, int64_t lines) {
   _tile_loadconfig(&configs[panels > 0][rows - 1]);
   clear_sums(panels);
-  const __m128i strip = spill((before + groups * GROUP) * ROWS), stride = spill(before + groups * GROUP), begin = spill((int64_t)x), apart = spill(xs), all = spill(groups), each = spill(rows), head = spill(before);
+  const __m128i strip = spill((before + groups * GROUP) * ROWS), stride = spill(before + groups * GROUP), begin = spill((int64_t)x), between = spill(xs), all = spill(groups), each = spill(rows), head = spill(before);
   // What is left: strips to decode, and groups of a strip to decode and to multiply.
   __m128i out = spill((int64_t)c), left = spill(count), undecoded = all, unmultiplied = spill(groups + 1), here = spill((int64_t)tiles), there = spill((int64_t)tiles + STEP);
+  __m128i following = spill((int64_t)next);
+  const __m128i distance = spill(apart), most = spill(lines);
   const uint8_t *p = w + before;
   for (;;) {
     if (reload(left) > 0) {
@@ -82,7 +99,11 @@ INLINE void strips(int panels, const uint8_t *w, int64_t before, const uint8_t *
     }
     if (reload(unmultiplied) <= reload(all)) {
       const uint8_t *from = (const uint8_t *)reload(there);
-      UNROLL for (int i = 0; i < 4; i++) multiply(panels, from + TILE * i, x + (panels == 0 ? 64 : TILE) * i, panels > 1 ? reload(apart) : 0);
+      UNROLL for (int i = 0; i < 4; i++) {
+        multiply(panels, from + TILE * i, x + (panels == 0 ? 64 : TILE) * i, panels > 1 ? reload(between) : 0);
+        if (panels > 0 && reload(most) > i) following = fetch(following, distance);
+        if (panels > 0 && reload(most) > 4 + i) following = fetch(following, distance);
+      }
       x += 4 * (panels == 0 ? 64 : TILE);
     }
     unmultiplied = spill(reload(unmultiplied) - 1);
@@ -104,9 +125,9 @@ INLINE void strips(int panels, const uint8_t *w, int64_t before, const uint8_t *
   _tile_release();
 }
 
-#define ARGS const uint8_t *w, int64_t before, const uint8_t *x, int64_t xs, uint8_t *c, int64_t groups, int64_t rows, int64_t count, uint8_t *tiles
-KERNEL amxCodedToken(ARGS) { strips(0, w, before, x, xs, c, groups, rows, count, tiles); }
-KERNEL amxCodedPanel(ARGS) { strips(1, w, before, x, xs, c, groups, rows, count, tiles); }
-KERNEL amxCodedPanels(ARGS) { strips(2, w, before, x, xs, c, groups, rows, count, tiles); }
-KERNEL amxCodedPanels3(ARGS) { strips(3, w, before, x, xs, c, groups, rows, count, tiles); }
-KERNEL amxCodedPanels4(ARGS) { strips(4, w, before, x, xs, c, groups, rows, count, tiles); }
+#define ARGS const uint8_t *w, int64_t before, const uint8_t *x, int64_t xs, uint8_t *c, int64_t groups, int64_t rows, int64_t count, uint8_t *tiles, const uint8_t *next, int64_t apart, int64_t lines
+KERNEL amxCodedToken(ARGS) { strips(0, w, before, x, xs, c, groups, rows, count, tiles, next, apart, lines); }
+KERNEL amxCodedPanel(ARGS) { strips(1, w, before, x, xs, c, groups, rows, count, tiles, next, apart, lines); }
+KERNEL amxCodedPanels(ARGS) { strips(2, w, before, x, xs, c, groups, rows, count, tiles, next, apart, lines); }
+KERNEL amxCodedPanels3(ARGS) { strips(3, w, before, x, xs, c, groups, rows, count, tiles, next, apart, lines); }
+KERNEL amxCodedPanels4(ARGS) { strips(4, w, before, x, xs, c, groups, rows, count, tiles, next, apart, lines); }
