@@ -39,7 +39,7 @@ type pagesArguments struct {
 	ps, hs, ws int64
 	heads      int64
 	n, keys    int64
-	kept       [16]int64
+	kept       [20]int64
 }
 
 // Bytes returns the size in bytes of n columns of a token.

@@ -1,7 +1,8 @@
 // AVX-512: queries of one token with paged keys and values, for several heads that are consecutive
 // in each page. There are few products per byte, so memory bandwidth limits the kernels. Lines of
 // a head AHEAD are prefetched meanwhile, in ascending order: a head is too short for the
-// hardware prefetcher.
+// hardware prefetcher. Those of a head FAR are prefetched into the second-level cache, because the
+// first-level cache can wait for few lines at a time.
 #include "wide.h"
 
 enum { PAGE = 16 }; // tokens
@@ -24,33 +25,64 @@ typedef struct {
   uint8_t *to, *out;
   const uint8_t *from, *at, *part, *fetch;
   int64_t left, count, columns;
-  const uint8_t *next; // the head AHEAD
-  const int32_t *next_page;
-  int64_t next_left, next_keys;
+  // The heads AHEAD and FAR, and what of their pages is left.
+  struct ahead {
+    const uint8_t *next;
+    const int32_t *page;
+    int64_t left, keys;
+  } near, far;
 } Pages;
 
 // AHEAD is two heads of 64 channels, or six in blocks of q8_0, which are half the size.
 #define AHEAD(f) ((f) == Q8 ? 6 : 2)
 
+// FAR is how many heads lines are ahead that are prefetched into the second-level cache.
+#define FAR(f) ((f) == Q8 ? 16 : 8)
+
 // KEPT makes the compiler leave a value in memory.
 #define KEPT __asm__ volatile("" ::: "memory")
 
-INLINE void advance(Pages *a) {
-  a->next += a->hs;
-  if (--a->next_left > 0) return;
-  a->next_left = a->heads;
-  if (a->next_keys > PAGE) a->next_keys -= PAGE, a->next_page++;
-  a->next = a->w + *a->next_page * a->ps;
+// step goes to the next head.
+INLINE void step(const Pages *a, struct ahead *to) {
+  to->next += a->hs;
+  if (--to->left > 0) return;
+  to->left = a->heads;
+  if (to->keys > PAGE) to->keys -= PAGE, to->page++;
+  to->next = a->w + *to->page * a->ps;
+}
+
+INLINE void advance(int H, Pages *a) {
+  KEPT;
+  step(a, &a->near);
+  KEPT;
+  if (H <= 4) step(a, &a->far);
+  KEPT;
+}
+
+// begin_at goes to a head by its number.
+INLINE void begin_at(const Pages *a, struct ahead *to, int heads) {
+  to->page = a->pages, to->keys = a->keys, to->left = a->heads;
+  to->next = a->w + *a->pages * a->ps;
+  ROLLED for (; heads > 0; heads--) {
+    KEPT;
+    step(a, to);
+    KEPT;
+  }
 }
 
 INLINE void begin(int f, Pages *a) {
   a->page = a->pages, a->keys_left = a->keys, a->done = 0;
-  a->next_page = a->pages, a->next_keys = a->keys, a->next_left = a->heads;
-  a->next = a->w + *a->pages * a->ps;
-  UNROLL for (int i = 0; i < AHEAD(f); i++) advance(a);
+  begin_at(a, &a->near, AHEAD(f));
+  begin_at(a, &a->far, FAR(f));
 }
 
-#define FETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
+// FETCH prefetches a line of the head AHEAD, and for few queries one that is further bytes away, of the head FAR. Arithmetic
+// bounds kernels of more queries.
+#define FETCH(H, p)                                                     \
+  do {                                                                  \
+    _mm_prefetch((const char *)(p), _MM_HINT_T0);                       \
+    if (H <= 4) _mm_prefetch((const char *)(p) + further, _MM_HINT_T1); \
+  } while (0)
 
 INLINE __m512 widen(int f, const uint8_t *p, __mmask16 m) {
   if (f == BF16) return (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p)), 16);
@@ -58,13 +90,13 @@ INLINE __m512 widen(int f, const uint8_t *p, __mmask16 m) {
 }
 
 // words loads 16 rows of 64 bytes and transposes them: lane r of vector i is word i of row r.
-INLINE void words(int f, __m512i v[16], const uint8_t *w, int64_t ws, int64_t left, const uint8_t *next) {
+INLINE void words(int f, int H, __m512i v[16], const uint8_t *w, int64_t ws, int64_t left, const uint8_t *next, int64_t further) {
   const __mmask32 m = _bzhi_u32(0xffffffff, (uint32_t)(left < 32 ? left : 32));
   const __mmask16 n = low(left < 16 ? left : 16);
   UNROLL for (int r = 0; r < 16; r++) {
     if (f == BF16) v[r] = _mm512_maskz_loadu_epi16(m, w);
     else v[r] = _mm512_maskz_loadu_epi32(n, w);
-    FETCH(next + 64 * r);
+    FETCH(H, next + 64 * r);
     w += ws;
     OPAQUE(w);
   }
@@ -74,7 +106,7 @@ INLINE void words(int f, __m512i v[16], const uint8_t *w, int64_t ws, int64_t le
 // score_page sets y[h][j] to the products of H queries with the 16 keys of a page, each summed in
 // ascending order of the channels. Channel c of query h is at q[c H + h], with zeros behind the
 // last up to 32 channels.
-INLINE void score_page(int f, int H, uint8_t *y, int64_t ys, const uint8_t *q, const uint8_t *w, int64_t ws, int64_t dim, const uint8_t *next) {
+INLINE void score_page(int f, int H, uint8_t *y, int64_t ys, const uint8_t *q, const uint8_t *w, int64_t ws, int64_t dim, const uint8_t *next, int64_t further) {
   __m512 acc[8];
   UNROLL for (int h = 0; h < H; h++) acc[h] = _mm512_setzero_ps();
   const __m512i high = _mm512_set1_epi32((int32_t)0xffff0000);
@@ -87,7 +119,7 @@ INLINE void score_page(int f, int H, uint8_t *y, int64_t ys, const uint8_t *q, c
   } while (0)
   ROLLED for (; dim > 0; OPAQUE(dim)) {
     __m512i v[16];
-    words(f, v, w, ws, dim, next);
+    words(f, H, v, w, ws, dim, next, further);
     UNROLL for (int i = 0; i < 16; i++) {
       if (f == BF16) {
         ADD((__m512)_mm512_slli_epi32(v[i], 16));
@@ -106,7 +138,7 @@ INLINE void score_page(int f, int H, uint8_t *y, int64_t ys, const uint8_t *q, c
 }
 
 // score_blocks is score_page for a head of blocks of q8_0, one at a time.
-INLINE void score_blocks(int H, uint8_t *y, int64_t ys, const uint8_t *q, const uint8_t *w, int64_t ws, int64_t dim, const uint8_t *next) {
+INLINE void score_blocks(int H, uint8_t *y, int64_t ys, const uint8_t *q, const uint8_t *w, int64_t ws, int64_t dim, const uint8_t *next, int64_t further) {
   __m512 acc[8];
   UNROLL for (int h = 0; h < H; h++) acc[h] = _mm512_setzero_ps();
   ROLLED for (; dim > 0; dim -= 32, OPAQUE(dim)) {
@@ -118,11 +150,11 @@ INLINE void score_blocks(int H, uint8_t *y, int64_t ys, const uint8_t *q, const 
     UNROLL for (int r = 0; r < 8; r++) {
       v[r] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(row + 2))), _mm256_loadu_si256((const __m256i *)(row + 8 * ws + 2)), 1);
       if (r > 0) d[0][r] = *(const short *)row, d[1][r] = *(const short *)(row + 8 * ws);
-      FETCH(next + 64 * r);
+      FETCH(H, next + 64 * r);
       row += ws;
       OPAQUE(row);
     }
-    FETCH(next + 64 * 8);
+    FETCH(H, next + 64 * 8);
     const __m512 scale = _mm512_cvtph_ps(_mm256_set_m128i((__m128i)d[1], (__m128i)d[0]));
     // Within each half: 8 rows of 8 words.
     __m512i t[8];
@@ -158,11 +190,11 @@ INLINE void scores(int f, int H, Pages *a) {
     a->at = a->w + *a->page * a->ps, a->to = a->y + a->done, a->from = a->x;
     ROLLED for (a->left = a->heads; a->left > 0; a->left--) {
       KEPT;
-      if (f == Q8) score_blocks(H, a->to, a->ys, a->from, a->at, a->ws, a->n, a->next);
-      else score_page(f, H, a->to, a->ys, a->from, a->at, a->ws, a->n, a->next);
+      if (f == Q8) score_blocks(H, a->to, a->ys, a->from, a->at, a->ws, a->n, a->near.next, a->far.next - a->near.next);
+      else score_page(f, H, a->to, a->ys, a->from, a->at, a->ws, a->n, a->near.next, a->far.next - a->near.next);
       KEPT;
       a->to += H * a->ys, a->from += a->xs, a->at += a->hs;
-      advance(a);
+      advance(H, a);
     }
   }
 }
@@ -194,12 +226,13 @@ INLINE void weigh_page(int f, int H, int C, __mmask16 m, Pages *a) {
     OPAQUE(y);
   }
   const uint8_t *p = a->from, *v = a->part, *next = a->fetch;
+  const int64_t further = a->far.next - a->near.next;
   const int64_t ss = a->xs, ws = a->ws, ss3 = 3 * ss;
   ROLLED for (int64_t keys = a->count; keys > 0; keys--, OPAQUE(keys)) {
     OPAQUE(p), OPAQUE(v), OPAQUE(next);
     const uint8_t *p4 = p + 4 * ss;
     if (H > 4) OPAQUE(p4);
-    UNROLL for (int i = 0; 64 * i < columns_bytes(f, C); i++) FETCH(next + 64 * i);
+    UNROLL for (int i = 0; 64 * i < columns_bytes(f, C); i++) FETCH(H, next + 64 * i);
     UNROLL for (int c = 0; c < C; c++) {
       const __m512 e = f == Q8 ? q8_part(v + c / 2 * 34, c % 2) : widen(f, v + c * (f == F32 ? 64 : 32), m);
       UNROLL for (int h = 0; h < H; h++) {
@@ -229,12 +262,12 @@ INLINE void weigh(int f, int H, int C, Pages *a) {
     a->at = a->w + *a->page * a->ps, a->to = a->y, a->from = a->x + a->done;
     a->count = a->keys_left < PAGE ? a->keys_left : PAGE;
     ROLLED for (a->left = a->heads; a->left > 0; a->left--) {
-      a->out = a->to, a->part = a->at, a->fetch = a->next;
+      a->out = a->to, a->part = a->at, a->fetch = a->near.next;
       ROLLED for (a->columns = a->n; a->columns >= 16 * C; a->columns -= 16 * C) weigh_page(f, H, C, 0xffff, a);
       ROLLED for (; a->columns > 0; a->columns -= 16 * last)
         weigh_page(f, H, last, f == Q8 ? 0xffff : low(a->columns < 16 ? a->columns : 16), a);
       a->to += H * a->ys, a->from += H * a->xs, a->at += a->hs;
-      advance(a);
+      advance(H, a);
     }
   }
 }
