@@ -19,7 +19,8 @@
 // chunking.
 //
 // Planning is internal/placement: [Plan], [Planner] and the functions of planning.go call it, and a
-// Model keeps the settings of its placement. The GPUs of the machine are internal/gpus.
+// Model keeps the settings of its placement. Predictions are internal/cost, and the GPUs of the
+// machine internal/gpus.
 //
 // One goroutine uses a Model at a time, except where a method says otherwise. The package knows
 // token ids; it knows no text, no requests and no HTTP.

@@ -1,13 +1,11 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"iter"
-	"math"
 
 	"github.com/heftai/heft/devicemap"
+	"github.com/heftai/heft/dispatch/internal/cost"
 	"github.com/heftai/heft/dispatch/internal/placement"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/probe"
@@ -118,16 +116,13 @@ const predictedPrompt = 8
 func Predict(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed) ModelSpeed {
 	disk := float64(plan.DiskBytesPerToken)
 	out := ModelSpeed{DiskBytesPerToken: &disk}
-	m, ok := newCostModel(skeleton, plan, dtype, meta.NoDType, s)
+	m, ok := costs(skeleton, plan, dtype, meta.NoDType, s)
 	if !ok {
 		return out
 	}
-	out.LoadSeconds = quotient(float64(plan.Device(devicemap.CPU).WeightsBytes), s.DiskBytes)
-	if seconds := m.step(1, predictedPrompt); seconds != nil && *seconds > 0 {
+	out.LoadSeconds, out.FirstTokenSeconds = m.Load(), m.First(predictedPrompt)
+	if seconds := m.Step(1, predictedPrompt); seconds != nil && *seconds > 0 {
 		out.TokensPerSecond = known(1 / *seconds)
-	}
-	if read, compute := quotient(m.touched(predictedPrompt), s.DiskBytes), m.compute(tokenPass{tokens: predictedPrompt, logits: 1}); read != nil && compute != nil {
-		out.FirstTokenSeconds = known(*read + *compute)
 	}
 	return out
 }
@@ -156,252 +151,53 @@ func (m *Model) PredictRun(s MachineSpeed, r Run) ModelSpeed {
 // together in the middle of their answers, and the bytes that one pass for all of them reads from
 // the disk. LoadSeconds is unknown. Sparse attention counts as if it read the whole KV cache.
 func PredictRun(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed, r Run) ModelSpeed {
-	m, ok := newCostModel(skeleton, plan, dtype, r.KVDType, s)
+	m, ok := costs(skeleton, plan, dtype, r.KVDType, s)
 	if !ok {
 		return ModelSpeed{}
 	}
-	out := ModelSpeed{DiskBytesPerToken: known(m.streamed + m.missed(r.Sequences))}
-	if seconds := m.step(r.Sequences, r.PromptTokens+r.DecodeTokens/2); seconds != nil && *seconds > 0 {
+	out := ModelSpeed{DiskBytesPerToken: known(m.DiskBytes(r.Sequences))}
+	if seconds := m.Step(r.Sequences, r.PromptTokens+r.DecodeTokens/2); seconds != nil && *seconds > 0 {
 		out.TokensPerSecond = known(float64(r.Sequences) / *seconds)
 	}
-	total := 0.0
-	for at := 0; at < r.PromptTokens && r.BatchTokens > 0; at += r.BatchTokens {
-		n := min(r.PromptTokens-at, r.BatchTokens)
-		ahead, wait := slower(quotient(m.streamed, s.DiskBytes), m.compute(tokenPass{tokens: n, logits: 1, seen: at})), quotient(m.missed(n), s.DiskBytes)
-		if ahead == nil || wait == nil {
-			return out
-		}
-		total += *ahead + *wait
-	}
-	out.FirstTokenSeconds = &total
+	out.FirstTokenSeconds = m.Prompt(r.PromptTokens, r.BatchTokens)
 	return out
 }
 
-// costModel is the cost of passes of a model with a plan, in bytes.
-type costModel struct {
-	skeleton *meta.Model
-	plan     devicemap.Plan
-	speed    MachineSpeed
-	dtype    string
-	weights  float64 // that a pass of one token reads, from any tier
-	streamed float64 // the part that every pass reads from the disk
-	elements float64 // number of weights
-	rate     float64 // operations per second
-	load     workload
-	products []ProductSpeed // rates with weights in the format that they have in memory
-	kind     float64        // bytes per weight of the measured products
+// A ProductSpeed is the rate of products of weights, read from memory, with the given number of
+// tokens at once.
+type ProductSpeed struct {
+	Tokens     int     `json:"tokens"`
+	Operations float64 `json:"operations_per_second"`
 }
 
-// newCostModel returns false if a device has no measured speed.
-func newCostModel(skeleton *meta.Model, plan devicemap.Plan, dtype string, kv meta.DType, s MachineSpeed) (*costModel, bool) {
-	for _, d := range plan.Devices {
-		if d.Device != devicemap.CPU && d.Device != devicemap.Disk && d.WeightsBytes > 0 {
-			return nil, false
+// productSpeeds returns the measured rates, in ascending order of tokens.
+func productSpeeds(rates []probe.TokensRate) (list []ProductSpeed) {
+	for _, r := range rates {
+		list = append(list, ProductSpeed{r.Tokens, r.OperationsPerSecond})
+	}
+	return list
+}
+
+// costs returns the costs of passes on a machine. kv is the dtype of the KV cache, or NoDType for
+// that of Options without KVDType. costs returns false if a device has no measured speed.
+func costs(skeleton *meta.Model, plan devicemap.Plan, dtype string, kv meta.DType, s MachineSpeed) (*cost.Model, bool) {
+	products := func(list []ProductSpeed) (out []cost.Product) {
+		for _, p := range list {
+			out = append(out, cost.Product(p))
 		}
+		return out
 	}
-	step, err := BytesPerToken(skeleton, dtype)
-	if err != nil {
-		return nil, false
-	}
-	m := &costModel{skeleton: skeleton, plan: plan, speed: s, dtype: dtype, weights: float64(step), rate: s.Operations32}
-	m.elements, m.load = m.weights/bytesOfWeight(skeleton, dtype), workloadOf(skeleton, placement.KVDType(skeleton, kv, PrecisionAuto))
-	m.products, m.kind = s.Products32, 4
-	switch f, converted := quantized(dtype); {
-	case converted && !f.Row().Exact:
-		m.rate = cmp.Or(s.Operations8, s.Operations32)
-		if eight := meta.Conversions()[0]; len(s.Products8) > 0 {
-			m.products, m.kind = s.Products8, float64(eight.BlockBytes())/float64(eight.BlockColumns())
-		}
-	case bytesOfWeight(skeleton, dtype) <= 2:
-		m.rate, m.products, m.kind = s.Operations16, s.Products16, 2
-	}
-	m.streamed = float64(plan.DiskBytesPerToken) - m.missed(1)
-	return m, true
-}
-
-// missed returns the size of the experts that a pass of n tokens reads from the disk. The cache
-// holds the experts that are requested most, so more tokens request more of the others. It
-// assumes that each token requests each of the others with the same probability.
-func (m *costModel) missed(n int) float64 {
-	one := (1 - m.plan.ExpertHitRate) * float64(m.plan.ExpertBytesPerToken)
-	others := max(one, float64(m.plan.UncachedExpertBytes()))
-	if n <= 1 || one == 0 {
-		return one
-	}
-	return others * (1 - math.Pow(1-one/others, float64(n)))
-}
-
-// touched returns the size of the weights that a pass of n tokens reads, from any tier.
-func (m *costModel) touched(n int) float64 {
-	return m.weights + experts(m.skeleton, n)*scale(m.skeleton, m.dtype)
-}
-
-// compute returns the time to compute a pass with weights in memory.
-func (m *costModel) compute(p tokenPass) *float64 {
-	if seconds, ok := m.byTokens(p); ok {
-		return known(seconds)
-	}
-	return slower(quotient(m.touched(p.tokens), m.speed.MemoryBytes), quotient(2*m.elements*float64(p.tokens), m.rate))
-}
-
-// byTokens is compute with rates by the number of tokens. ok is false if these are unknown.
-func (m *costModel) byTokens(p tokenPass) (seconds float64, ok bool) {
-	if m.speed.MemoryBytes <= 0 {
-		return 0, false
-	}
-	bytes := bytesOfWeight(m.skeleton, m.dtype)
-	rates := productRates{speeds: m.products, many: m.rate, excess: (bytes - m.kind) / m.speed.MemoryBytes}
-	if bytes < m.kind {
-		rates.least = bytes / m.speed.MemoryBytes
-	}
-	return m.load.seconds(&m.speed, &rates, p)
-}
-
-// decode returns the time to compute a pass in which n sequences generate a token each behind seen
-// tokens, with weights in memory.
-func (m *costModel) decode(n, seen int) *float64 {
-	p := tokenPass{tokens: n, logits: n, seen: seen, apart: true}
-	if seconds, ok := m.byTokens(p); ok {
-		return known(seconds)
-	}
-	seconds := quotient(m.touched(n)-m.missed(n), m.speed.MemoryBytes)
-	if seconds != nil && m.speed.MemoryBytes > 0 {
-		*seconds += m.load.attentionSeconds(&m.speed, p)
-	}
-	return seconds
-}
-
-// step returns the time of a pass in which n sequences generate a token each behind seen tokens.
-// Streamed weights are read ahead while others compute. Missing experts are known only after their
-// router has run.
-func (m *costModel) step(n, seen int) *float64 {
-	ahead := slower(m.decode(n, seen), quotient(m.streamed, m.speed.DiskBytes))
-	wait := quotient(m.missed(n), m.speed.DiskBytes)
-	if ahead == nil || wait == nil {
-		return nil
-	}
-	return known(*ahead + *wait)
-}
-
-// quotient returns amount ÷ rate. It returns 0 if amount is 0, and nil if the rate is unknown.
-func quotient(amount, rate float64) *float64 {
-	switch {
-	case amount == 0:
-		return new(float64)
-	case rate <= 0:
-		return nil
-	}
-	return known(amount / rate)
-}
-
-// slower returns the longer of two times that overlap, or nil if one is unknown.
-func slower(a, b *float64) *float64 {
-	if a == nil || b == nil {
-		return nil
-	}
-	return known(max(*a, *b))
+	return cost.New(skeleton, plan, dtype, placement.KVDType(skeleton, kv, PrecisionAuto), cost.Machine{
+		MemoryBytes: s.MemoryBytes, DiskBytes: s.DiskBytes,
+		Operations32: s.Operations32, Operations16: s.Operations16, Operations8: s.Operations8,
+		Products32: products(s.Products32), Products16: products(s.Products16), Products8: products(s.Products8),
+		Floats: s.Floats, OperationSeconds: s.OperationSeconds,
+	})
 }
 
 // BytesPerToken returns the bytes of weights that a pass of one token reads, from any tier. It
 // excludes the rows of embedding tables that are not looked up and the experts that are not
 // selected. dtype is as in [devicemap.Policy], or the format that weights are converted to.
 func BytesPerToken(skeleton *meta.Model, dtype string) (int64, error) {
-	policy := devicemap.Policy{Kind: devicemap.Manual, Pins: everywhere(devicemap.Disk), DType: dtype}
-	if f, ok := quantized(dtype); ok {
-		policy.DType, policy.Loaded = "", skeleton.Root.LoadedBytes(f, false)
-	}
-	plan, err := devicemap.Solve(skeleton, []devicemap.Budget{{Device: devicemap.CPU}}, policy)
-	return plan.DiskBytesPerToken, err
-}
-
-// experts returns how many more bytes of experts a prompt of n tokens reads than one token, as
-// stored. It assumes that routers choose uniformly.
-func experts(skeleton *meta.Model, n int) float64 {
-	more := 0.0
-	for bytes, one := range mixtures(skeleton) {
-		more += bytes * (1 - math.Pow(1-one, float64(n)) - one)
-	}
-	return more
-}
-
-// mixtures iterates over the stacks of experts: their sizes, and the share that one token
-// selects.
-func mixtures(skeleton *meta.Model) iter.Seq2[float64, float64] {
-	return func(yield func(float64, float64) bool) {
-		for _, m := range skeleton.Root.Walk() {
-			spec, ok := m.Spec.(*meta.MoESpec)
-			if !ok || spec.Count == 0 {
-				continue
-			}
-			for _, stack := range m.ExpertStacks(spec) {
-				var bytes int64
-				for _, p := range stack.AllParams() {
-					bytes += p.Bytes()
-				}
-				if !yield(float64(bytes), min(float64(spec.TopK)/float64(spec.Count), 1)) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// bytesOfWeight returns the mean size of one weight of the matrices.
-func bytesOfWeight(skeleton *meta.Model, dtype string) float64 {
-	size := storedBytes(skeleton)
-	if f, ok := quantized(dtype); ok && f.Row().Exact {
-		return size * codedShare(skeleton)
-	} else if ok {
-		return float64(f.BlockBytes()) / float64(f.BlockColumns())
-	}
-	if loaded, err := devicemap.DTypeByteSize(dtype); dtype != "" && err == nil {
-		size = min(size, loaded)
-	}
-	return size
-}
-
-// storedBytes returns the mean size of one weight of the matrices as the checkpoint stores them,
-// including scales.
-func storedBytes(skeleton *meta.Model) float64 {
-	var bytes, elements int64
-	for _, p := range skeleton.Root.AllParams() {
-		if len(p.Shape) >= 2 && p.SameAs == nil {
-			bytes, elements = bytes+p.Bytes(), elements+p.Elements()
-		}
-	}
-	if bytes == 0 || elements == 0 {
-		return 4
-	}
-	return float64(bytes) / float64(elements)
-}
-
-// scale returns the size of weights loaded as dtype divided by their stored size.
-func scale(skeleton *meta.Model, dtype string) float64 {
-	return bytesOfWeight(skeleton, dtype) / storedBytes(skeleton)
-}
-
-// codedShare returns the size of coded weights divided by that of plain ones, over all matrices.
-func codedShare(skeleton *meta.Model) float64 {
-	var plain, saved int64
-	for _, p := range skeleton.Root.AllParams() {
-		if len(p.Shape) >= 2 && p.SameAs == nil {
-			plain += p.Bytes()
-		}
-	}
-	for p, n := range skeleton.Root.Coded(meta.CodedShare) {
-		saved += p.Bytes() - n
-	}
-	if plain == 0 {
-		return 1
-	}
-	return 1 - float64(saved)/float64(plain)
-}
-
-// quantized reports whether dtype names a format that weights are converted to.
-func quantized(dtype string) (meta.QuantFormat, bool) {
-	if dtype == meta.QuantCoded.String() {
-		return meta.QuantCoded, true
-	}
-	f, ok := meta.ParseQuantize(dtype)
-	return f, ok && f != meta.QuantNone
+	return cost.BytesPerToken(skeleton, dtype)
 }

@@ -127,7 +127,7 @@ var formatUsers = map[string]string{
 	"internal/backend/cuda/operands.go":       "which formats a GPU has kernels for",
 	"internal/backend/backendtest":            "makes weights in each format",
 	"dispatch/internal/placement/compress.go": "--compress",
-	"dispatch/predict.go":                     "--compress",
+	"dispatch/internal/cost/weights.go":       "--compress",
 	"dispatch/internal/dispatchtest":          "models of tests",
 	"train/model/base.go":                     "nf4 has a converter of its own",
 	"train/finetune/lora.go":                  "--quantize nf4",

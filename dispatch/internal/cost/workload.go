@@ -1,4 +1,4 @@
-package dispatch
+package cost
 
 import (
 	"cmp"
@@ -7,33 +7,17 @@ import (
 
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/nn"
-	"github.com/heftai/heft/internal/probe"
 	"github.com/heftai/heft/meta"
 )
-
-// A ProductSpeed is the rate of products of weights, read from memory, with the given number of
-// tokens at once.
-type ProductSpeed struct {
-	Tokens     int     `json:"tokens"`
-	Operations float64 `json:"operations_per_second"`
-}
-
-// productSpeeds returns the measured rates, in ascending order of tokens.
-func productSpeeds(rates []probe.TokensRate) (list []ProductSpeed) {
-	for _, r := range rates {
-		list = append(list, ProductSpeed{r.Tokens, r.OperationsPerSecond})
-	}
-	return list
-}
 
 // secondsPerWeight returns how long products with the given number of tokens take for each
 // weight. It interpolates between measured numbers of tokens; beyond the last it uses the last
 // rate. ok is false if speeds are unknown.
-func secondsPerWeight(speeds []ProductSpeed, tokens float64) (seconds float64, ok bool) {
-	if len(speeds) < 2 || slices.ContainsFunc(speeds, func(s ProductSpeed) bool { return s.Tokens < 1 || s.Operations <= 0 }) {
+func secondsPerWeight(speeds []Product, tokens float64) (seconds float64, ok bool) {
+	if len(speeds) < 2 || slices.ContainsFunc(speeds, func(s Product) bool { return s.Tokens < 1 || s.Operations <= 0 }) {
 		return 0, false
 	}
-	of := func(s ProductSpeed) (float64, float64) {
+	of := func(s Product) (float64, float64) {
 		return float64(s.Tokens), 2 * float64(s.Tokens) / s.Operations
 	}
 	tokens = max(tokens, float64(speeds[0].Tokens))
@@ -47,6 +31,21 @@ func secondsPerWeight(speeds []ProductSpeed, tokens float64) (seconds float64, o
 	}
 	n, high := of(speeds[len(speeds)-1])
 	return high * tokens / n, true
+}
+
+// A Machine holds the rates of a machine. dispatch.MachineSpeed explains its fields.
+type Machine struct {
+	MemoryBytes, DiskBytes                  float64
+	Operations32, Operations16, Operations8 float64
+	Products32, Products16, Products8       []Product
+	Floats, OperationSeconds                float64
+}
+
+// A Product is the rate of products of weights, read from memory, with the given number of tokens
+// at once.
+type Product struct {
+	Tokens     int
+	Operations float64
 }
 
 // passesOfActivation is how often a pass reads or writes each input and output of a product, in
@@ -164,7 +163,7 @@ const (
 )
 
 // attentionSeconds returns how long the attention of a pass takes.
-func (w *workload) attentionSeconds(s *MachineSpeed, p tokenPass) float64 {
+func (w *workload) attentionSeconds(s *Machine, p tokenPass) float64 {
 	tokens := float64(p.tokens)
 	scores, reads := 0.0, w.cache.ReadBytes(p.seen+p.tokens)
 	if p.apart {
@@ -189,10 +188,10 @@ func (w *workload) attentionSeconds(s *MachineSpeed, p tokenPass) float64 {
 
 // productRates holds the seconds per weight of products, by the number of tokens.
 type productRates struct {
-	speeds []ProductSpeed // for few tokens
-	many   float64        // operations per second for many tokens and many rows
-	excess float64        // additional seconds per weight for reading it from memory, compared with speeds
-	least  float64        // seconds per weight for reading it from memory, if it has fewer bits than those of speeds
+	speeds []Product // for few tokens
+	many   float64   // operations per second for many tokens and many rows
+	excess float64   // additional seconds per weight for reading it from memory, compared with speeds
+	least  float64   // seconds per weight for reading it from memory, if it has fewer bits than those of speeds
 }
 
 // manyTokens is the number of tokens for which many is the rate.
@@ -200,19 +199,19 @@ const manyTokens = 256
 
 // dense returns the rates of matrices with many rows, where packing tokens is a small part of
 // products of many tokens.
-func (r *productRates) dense() []ProductSpeed {
-	few := slices.DeleteFunc(slices.Clone(r.speeds), func(s ProductSpeed) bool { return s.Tokens >= manyTokens })
-	return append(few, ProductSpeed{manyTokens, r.many})
+func (r *productRates) dense() []Product {
+	few := slices.DeleteFunc(slices.Clone(r.speeds), func(s Product) bool { return s.Tokens >= manyTokens })
+	return append(few, Product{manyTokens, r.many})
 }
 
 // seconds returns how long a pass computes. ok is false if speeds are unknown.
-func (w *workload) seconds(s *MachineSpeed, r *productRates, p tokenPass) (seconds float64, ok bool) {
+func (w *workload) seconds(s *Machine, r *productRates, p tokenPass) (seconds float64, ok bool) {
 	tokens := float64(p.tokens)
 	dense := r.dense()
 	if _, known := secondsPerWeight(dense, tokens); !known || len(r.speeds) < 2 || s.Floats <= 0 {
 		return 0, false
 	}
-	add := func(speeds []ProductSpeed, weights, tokens float64) {
+	add := func(speeds []Product, weights, tokens float64) {
 		took, _ := secondsPerWeight(speeds, tokens)
 		seconds += weights * max(took+r.excess, r.least)
 	}
