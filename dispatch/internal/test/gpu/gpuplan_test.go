@@ -167,3 +167,24 @@ func TestCompressionKeptBlocksOffGPUs(t *testing.T) {
 		t.Errorf("warnings %q", plan.Warnings)
 	}
 }
+
+// TestAModelLostAWarningOfItsPlan: the warning that weights are not coded for GPUs was in the plan that Plan returned, and
+// not in that of a model opened with it.
+func TestAModelLostAWarningOfItsPlan(t *testing.T) {
+	skeleton, checkpoint := dispatchtest.OpenCheckpoint(t, dispatchtest.LawFolder(t))
+	o := dispatchtest.CodingAll(dispatch.Options{Threads: 1, Context: 128, MaxMemory: hostMemory(64 << 20)})
+	o = dispatchtest.OnGPUs(o, 1, func(int, backend.Backend) (backend.Backend, error) { return cpu.New(cpu.Options{Threads: 1}) },
+		func(m backend.Matrix) bool { return m.Quant == nil })
+	plan, planned, err := dispatch.Plan(skeleton, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := dispatch.New(skeleton, checkpoint, plan.Map, planned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if got := m.Plan().Warnings; !slices.Equal(got, plan.Warnings) {
+		t.Errorf("the model has the warnings %q, its plan %q", got, plan.Warnings)
+	}
+}
