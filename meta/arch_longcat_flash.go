@@ -14,6 +14,9 @@ func longcatFlash(f *fields, b *Builder) {
 	if f.null("q_lora_rank") {
 		f.fail("q_lora_rank", "null is not supported")
 	}
+	if n := f.count("head_dim", d.headDim, 1, maxHeads); n != d.headDim { // the reference computes the rope's frequencies for it
+		f.fail("head_dim", "%d, want qk_rope_head_dim, %d", n, d.headDim)
+	}
 	f.only("zero_expert_type", "identity")
 	if f.bool("router_bias", false) {
 		f.fail("router_bias", "true is not supported")

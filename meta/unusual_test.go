@@ -1,6 +1,9 @@
 package meta
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestJambaOfOneExpertHasNoRouter: num_experts_per_tok is 2 by default, and was more than the one
 // expert has.
@@ -28,5 +31,20 @@ func TestRemaindersOfHiddenSizesAreLeftOut(t *testing.T) {
 		if s := m.Root.Find("model.layers.0.self_attn").Spec.(*AttentionSpec); s.HeadDim != 8 {
 			t.Errorf("%s: heads of %d, want 8", kind, s.HeadDim)
 		}
+	}
+}
+
+// TestLongCatRopesOfAnotherSizeWereAccepted: the reference computes frequencies for head_dim, so its answers differed.
+func TestLongCatRopesOfAnotherSizeWereAccepted(t *testing.T) {
+	config := func(dim string) string {
+		return `{"model_type": "longcat_flash", "num_layers": 1, "qk_rope_head_dim": 64` + dim + `}`
+	}
+	for _, fits := range []string{"", `, "head_dim": 64`} {
+		if _, err := newFrom(config(fits)); err != nil {
+			t.Errorf("with %q: %v", fits, err)
+		}
+	}
+	if _, err := newFrom(config(`, "head_dim": 2`)); err == nil || !strings.Contains(err.Error(), "head_dim: 2, want qk_rope_head_dim, 64") {
+		t.Errorf("got error %v", err)
 	}
 }
