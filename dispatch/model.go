@@ -149,7 +149,7 @@ func (m *Model) take(binding *loader.Binding) error {
 		return err
 	}
 	m.pass.logits.vocab = m.program.Vocab()
-	if err := m.limitUnkept(); err != nil {
+	if err := m.limitReconverted(); err != nil {
 		return err
 	}
 	fewest, experts := m.weights.ExpertBytes()

@@ -45,9 +45,9 @@ func (m *Model) openWeights(binding *loader.Binding, devices devicemap.Map, o re
 	return nil
 }
 
-// limitUnkept sets the minimum shares of memory. If converted weights cannot be stored on the
+// limitReconverted sets the minimum shares of memory. If converted weights cannot be stored on the
 // disk, it also limits the memory for weights, and the plan's spare staging memory holds weights.
-func (m *Model) limitUnkept() error {
+func (m *Model) limitReconverted() error {
 	if m.limit.least = m.leastShares(); !m.limit.convertsAgain {
 		return nil
 	}

@@ -3,8 +3,8 @@ package dispatch
 import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch/internal/gpus"
-	"github.com/heftai/heft/dispatch/internal/inside"
 	"github.com/heftai/heft/dispatch/internal/placement"
+	"github.com/heftai/heft/dispatch/internal/testhooks"
 	"github.com/heftai/heft/loader"
 	"github.com/heftai/heft/meta"
 )
@@ -178,7 +178,7 @@ type Options struct {
 	found  placement.Findings   // of earlier starts; see KnownCoding
 	placed *placement.Placement // the latest plan that was made with these options, or nil
 	self   selfDraftOptions     // of a model with a self-draft, or of the draft
-	inside inside.Options       // of tests
+	test   testhooks.Options    // of tests
 }
 
 // settings returns what planning reads of o. Choices of an earlier plan stay: who plans again with
@@ -191,7 +191,7 @@ func (o *Options) settings() placement.Settings {
 		HiddenStates: o.HiddenStates, Context: o.Context, KVDType: o.KVDType, KVTokens: o.KVTokens, KVBytes: o.KVBytes,
 		StagingBytes: o.StagingBytes, MaxModelLen: o.MaxModelLen, Serving: o.Serving, Lazy: o.Lazy, RequestBytes: o.RequestBytes,
 		AdapterMemory: o.AdapterMemory, KVStored: o.KVStore != nil, StoredStreams: o.self.storedStreams,
-		Findings: o.found, Inside: o.inside,
+		Findings: o.found, Test: o.test,
 	}
 	for _, a := range o.Adapters {
 		s.Adapters = append(s.Adapters, placement.Adapter(a))
@@ -208,7 +208,7 @@ func (o *Options) settings() placement.Settings {
 	if o.placed != nil {
 		s.Choices = o.placed.Settings.Choices
 	}
-	s.Borrows = s.Borrows || o.inside.Borrows
+	s.Borrows = s.Borrows || o.test.Borrows
 	return s
 }
 

@@ -2,7 +2,7 @@ package dispatchtest
 
 import (
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/dispatch/internal/inside"
+	"github.com/heftai/heft/dispatch/internal/testhooks"
 	"github.com/heftai/heft/internal/residency/policy"
 )
 
@@ -10,7 +10,7 @@ import (
 // recording with that room.
 func Replay(m *dispatch.Model) (slots int, want dispatch.ExpertCounts) {
 	slots = expertSlots(m)
-	trace := inside.Of.Recording(m)
+	trace := testhooks.Of.Recording(m)
 	for i := range trace.Layers {
 		trace.Layers[i].Size = 1
 	}
@@ -20,11 +20,11 @@ func Replay(m *dispatch.Model) (slots int, want dispatch.ExpertCounts) {
 // ReplayLRU returns the counts of a replay that evicts the least recently used expert.
 func ReplayLRU(m *dispatch.Model) dispatch.ExpertCounts {
 	slots := expertSlots(m)
-	return dispatch.ExpertCounts(policy.Replay(inside.Of.Recording(m), policy.LRU, int64(slots), policy.Ahead(slots)))
+	return dispatch.ExpertCounts(policy.Replay(testhooks.Of.Recording(m), policy.LRU, int64(slots), policy.Ahead(slots)))
 }
 
 // expertSlots returns the number of experts that m has room for.
 func expertSlots(m *dispatch.Model) int {
-	least, most := inside.Of.Weights(m).ExpertBytes()
+	least, most := testhooks.Of.Weights(m).ExpertBytes()
 	return int(2 * most / max(least, 1))
 }

@@ -1,7 +1,7 @@
 // Package gpus is what this build can do with the GPUs of a machine.
 //
 // A [GPU] describes one. A [Tier] lists GPUs, opens them, and says which units of a model they have
-// kernels for. Tests replace it by simulated GPUs; see package inside. A [Conversion] tells a Tier
+// kernels for. Tests replace it by simulated GPUs; see package testhooks. A [Conversion] tells a Tier
 // how weights are stored once they are loaded.
 //
 // The package does not know plans, nor which weights are placed where.

@@ -1,12 +1,12 @@
 package gpus
 
 import (
-	"github.com/heftai/heft/dispatch/internal/inside"
+	"github.com/heftai/heft/dispatch/internal/testhooks"
 	"github.com/heftai/heft/internal/backend"
 )
 
 // simulated returns the simulated GPUs of a test. this is the tier of the machine.
-func simulated(test *inside.GPUs, this Tier) Tier {
+func simulated(test *testhooks.GPUs, this Tier) Tier {
 	var gpus []GPU
 	for i := range test.Number {
 		gpus = append(gpus, GPU{Number: i, Name: "test", MemoryBytes: 1 << 30, AvailableBytes: test.Available})

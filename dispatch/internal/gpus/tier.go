@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/heftai/heft/dispatch/internal/inside"
+	"github.com/heftai/heft/dispatch/internal/testhooks"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/meta"
@@ -19,14 +19,14 @@ type Tier struct {
 	// Own returns the maximum memory that kernels of a GPU take in addition to tensors, for
 	// operands and scratch. nil means none.
 	Own  func(w *backend.Work, fast bool) int64
-	Pace *inside.Pace // set in tests instead of a measurement
+	Pace *testhooks.Pace // set in tests instead of a measurement
 
 	supports func(m backend.Matrix) bool // whether there are kernels for weights stored like m; nil means for all
 	refused  map[string]string           // set in tests: why units cannot run on a GPU, by path
 }
 
 // Of returns the GPUs of this machine with the given kernels, or those of a test.
-func Of(test *inside.GPUs, kernels Kernels) Tier {
+func Of(test *testhooks.GPUs, kernels Kernels) Tier {
 	opens := func(number int, host backend.Backend) (backend.Backend, error) { return open(number, host, kernels) }
 	tier := Tier{List: list, Open: opens, NoMemory: outOfMemory, Own: ownBytes, supports: supports}
 	switch {
@@ -34,7 +34,7 @@ func Of(test *inside.GPUs, kernels Kernels) Tier {
 		return simulated(test, tier)
 	case test != nil && test.Twice:
 		return twice(tier)
-	case test == nil && inside.HideGPUs:
+	case test == nil && testhooks.HideGPUs:
 		tier.List = func() ([]GPU, string) { return nil, "a test asks for GPUs" }
 	}
 	return tier

@@ -43,11 +43,11 @@ func (o *Settings) BandsOf(program *nn.Program, loaded map[*meta.Param]int64) ma
 		}
 	}
 	most, least := min(max(largest/bandShare, leastBand), MostBand), int64(leastBand)
-	if o.Inside.Band > 0 {
-		most, least = o.Inside.Band, o.Inside.Band
+	if o.Test.Band > 0 {
+		most, least = o.Test.Band, o.Test.Band
 	}
 	out := map[*meta.Param]int64{}
-	columns := o.Inside.ColumnBand
+	columns := o.Test.ColumnBand
 	if o.columns && columns == 0 {
 		columns = min(max(largest/columnShare, leastBand), mostColumns)
 	}
@@ -70,7 +70,7 @@ func (o *Settings) BandsOf(program *nn.Program, loaded map[*meta.Param]int64) ma
 // returns the plan itself and sets o.columns. It returns base unchanged for models without such
 // matrices.
 func (p *placer) withColumns(base Placement, o *Settings) (Placement, error) {
-	if o.columns || o.Inside.ColumnBand > 0 {
+	if o.columns || o.Test.ColumnBand > 0 {
 		return base, nil
 	}
 	narrow, with := *p, *o

@@ -131,8 +131,8 @@ func (o *Settings) ConvertedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 
 // mostCoded is the maximum size of a coded matrix, as a share of its plain size.
 func (o *Settings) mostCoded() float64 {
-	if o.Inside.CodedShare > 0 {
-		return o.Inside.CodedShare
+	if o.Test.CodedShare > 0 {
+		return o.Test.CodedShare
 	}
 	return meta.CodedShare
 }

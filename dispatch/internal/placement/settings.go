@@ -7,7 +7,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch/internal/gpus"
-	"github.com/heftai/heft/dispatch/internal/inside"
+	"github.com/heftai/heft/dispatch/internal/testhooks"
 	"github.com/heftai/heft/internal/hostmem"
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/nn"
@@ -56,8 +56,8 @@ type Settings struct {
 	Findings
 	Choices
 
-	Inside    inside.Options // of tests
-	scratches *scratches     // nil until first used
+	Test      testhooks.Options // of tests
+	scratches *scratches        // nil until first used
 }
 
 // Findings are what earlier starts have found out about a checkpoint; see [Settings.Find].
@@ -126,8 +126,8 @@ func (o *Settings) Check() error {
 }
 
 func (o *Settings) Machine() topology.Machine {
-	if o.Inside.Machine != nil {
-		return *o.Inside.Machine
+	if o.Test.Machine != nil {
+		return *o.Test.Machine
 	}
 	return topology.Here()
 }
@@ -209,8 +209,8 @@ func (o *Settings) Limits() nn.Limits {
 	switch {
 	case o.wholePass:
 		tile = o.MaxBatchTokens
-	case o.Inside.Tile > 0:
-		tile = o.Inside.Tile
+	case o.Test.Tile > 0:
+		tile = o.Test.Tile
 	}
 	l := nn.Limits{Rows: o.MaxBatchTokens, Outputs: max(o.MaxSequences, min(o.MaxBatchTokens, maxScored)), Tile: tile}
 	if o.HiddenStates {
@@ -232,7 +232,7 @@ func (o *Settings) GPUs() gpus.Tier {
 	if o.Precision == PrecisionHigh {
 		kernels = gpus.KernelsExact
 	}
-	return gpus.Of(o.Inside.GPUs, kernels)
+	return gpus.Of(o.Test.GPUs, kernels)
 }
 
 // Conversion returns the conversion of weights on GPUs. GPUs do not use coded weights: see

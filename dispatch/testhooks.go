@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/heftai/heft/devicemap"
-	"github.com/heftai/heft/dispatch/internal/inside"
+	"github.com/heftai/heft/dispatch/internal/testhooks"
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kvcache"
 	"github.com/heftai/heft/internal/kvstore"
@@ -16,8 +16,8 @@ import (
 )
 
 func init() {
-	inside.Of = inside.Access{
-		Options:      func(o any) *inside.Options { return &o.(*Options).inside },
+	testhooks.Of = testhooks.Access{
+		Options:      func(o any) *testhooks.Options { return &o.(*Options).test },
 		Mover:        func(l any) *residency.Mover { return &l.(*Ledger).mover },
 		Policy:       func(l any) *residency.Policy { return &l.(*Ledger).kept },
 		Weights:      func(m any) *residency.Store { return m.(*Model).weights },

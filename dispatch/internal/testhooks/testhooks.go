@@ -1,11 +1,11 @@
-// Package inside lets the tests of package dispatch, which are packages of their own, reach
+// Package testhooks lets the tests of package dispatch, which are packages of their own, reach
 // unexported parts of dispatch.
 //
 // Options are settings that only tests have: another machine, simulated GPUs, fixed sizes.
 // Package dispatch reads them, and registers an [Access] to the internals of its models and
 // ledgers. Package dispatchtest has the functions that tests call. Nothing else uses this
 // package.
-package inside
+package testhooks
 
 import (
 	"context"
