@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes fresh random models of each family with transformers and runs the golden tests on them. Their options are
-# varied beyond what the committed fixtures have (scripts/varied_configs.py, scripts/wider_configs.py).
+# varied beyond what the committed fixtures have (scripts/families/vary.py, scripts/families/widen.py).
 #
 #   scripts/check-families.sh SEED [COUNT [FAMILY...]]
 #

@@ -5,7 +5,7 @@
     scripts/make-family-fixtures.py --fresh 5 --seed 7 DIR/infer/models [FAMILY...]
 
 The first form makes the committed fixtures, the second as many models of each family as asked for,
-of other shapes and options, varied by varied_configs.py and wider_configs.py, and for models of text alone the gradients of their weights in DIR/train/gradients.
+of other shapes and options, varied by families/vary.py and families/widen.py, and for models of text alone the gradients of their weights in DIR/train/gradients.
 scripts/check-families.sh makes fresh models and runs the golden tests on them. Configs have the form in which models are published, or that of transformers 5. Layout and
 figures are those of make-arch-fixtures.py; golden.json is gzipped, and so are the weights of committed fixtures.
 """
@@ -35,15 +35,10 @@ logging.disable(logging.CRITICAL)
 here = pathlib.Path(__file__).parent
 sys.path.insert(0, str(here))
 arch = types.SimpleNamespace(**runpy.run_path(str(here / "make-arch-fixtures.py")))
-families = types.SimpleNamespace(**runpy.run_path(str(here / "family_configs.py")))
 train = types.SimpleNamespace(**runpy.run_path(str(here / "make-train-fixtures.py")))
-varied = types.SimpleNamespace(**runpy.run_path(str(here / "varied_configs.py")))
-wider = types.SimpleNamespace(**runpy.run_path(str(here / "wider_configs.py")))
 base = arch.base
-from image_configs import is_text_within, without_layers_of_images
-from late_configs import without_idle_experts
-from latest_configs import step3p5_published
-from newest_configs import is_of_images
+from families import FAMILIES, vary, widen
+from families.reference import MANY_PARTS, is_of_images, is_text_within, step3p5_published, without_idle_experts, without_layers_of_images
 torch.set_num_threads(1)
 
 MARGIN = 1e-3
@@ -106,7 +101,7 @@ def as_published(file, config, style):
         tensors = {n: t for n, t in tensors.items() if not n.endswith(DECAYS)}
     if "vision_config" in config or is_text_within(config):
         text = re.compile(r"language_model|text_model|lm_head|^model\.(layers|embed_tokens|norm|hc_head)\.|^(layers|tok_embeddings|norm|output|lerope)\.|^model\.llm\.|^model\.transformer\.")
-        tensors = {n: t for n, t in tensors.items() if text.search(n) or t.numel() < (20 if kind in families.MANY_PARTS else 100)}
+        tensors = {n: t for n, t in tensors.items() if text.search(n) or t.numel() < (20 if kind in MANY_PARTS else 100)}
     if kind == "kimi_k25":  # its renaming of the vision tower's layers, undone, reaches those of the text
         tensors = {re.sub(r"^(language_model\.model\.)blocks\.", r"\1layers.", n): t for n, t in tensors.items()}
     elif kind == "qianfan_ocr":  # likewise
@@ -274,11 +269,11 @@ def disguise(folder, name, model, case, R):
             shutil.copytree(place, pathlib.Path(kept) / str(i))
         for place in places:
             R.setstate(state)  # the same in both places
-            change = wider.Disguise(R, model)
-            wider.rewrite(place, change.tensors)
-            wider.config_forms(R, place)
+            change = widen.Disguise(R, model)
+            widen.rewrite(place, change.tensors)
+            widen.config_forms(R, place)
         try:
-            fine = wider.agrees(folder / name, case["input_ids"], case["last_logits"])
+            fine = widen.agrees(folder / name, case["input_ids"], case["last_logits"])
         except Exception:
             fine = False
         if not fine:
@@ -297,7 +292,7 @@ def disguise(folder, name, model, case, R):
 def make(folder, name, config, first, R=None):
     """Writes one model, or reports False if all its seeds have ties."""
     config = dict(config)
-    globals()["LENGTHS"] = wider.lengths(R, config) if R else (1, 7, 12, 21)
+    globals()["LENGTHS"] = widen.lengths(R, config) if R else (1, 7, 12, 21)
     style = "v5" if "dtype" in config else "published"
     kind = config.get("dtype") or config.get("torch_dtype")
     text = config.get("text_config") or config.get("llm_config") or config
@@ -388,13 +383,13 @@ def fresh(folder, name, family, seed, maker):
     """A model of a varied config, the first that the reference runs and that has no ties."""
     failures = []
     for turn in range(40):
-        R = varied.Wide(f"{family} {seed} {turn}")
+        R = vary.Wide(f"{family} {seed} {turn}")
         try:
             config = maker(R)
             if turn < 30:
-                varied.vary(R, config)
+                vary.vary(R, config)
             if turn < 20:
-                wider.widen(R, config)
+                widen.widen(R, config)
             if make(folder, name, config, 1 + seed % 1000, R):
                 return
             failures.append("ties")
@@ -419,9 +414,9 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("families", nargs="*")
     args = parser.parse_args()
-    known = dict(families.FAMILIES)
+    known = dict(FAMILIES)
     if args.fresh:
-        known.update((name, (maker, [])) for name, maker in varied.usual(families.llama, families.common).items())
+        known.update((name, (maker, [])) for name, maker in vary.usual().items())
     unknown = set(args.families) - set(known)
     if unknown:
         sys.exit(f"unknown families {sorted(unknown)}; known: {' '.join(known)}")

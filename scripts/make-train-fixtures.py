@@ -23,8 +23,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from in_double import in_double
-from late_configs import without_idle_experts
-import latest_configs  # registers Step 3.5
+from families.reference import without_idle_experts  # and registers Step 3.5
 
 VOCAB, LENGTH, IGNORED = 40, 11, -100
 SIZES = dict(vocab_size=VOCAB, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,

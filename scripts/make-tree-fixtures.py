@@ -14,7 +14,6 @@ import json
 import logging
 import pathlib
 import random
-import runpy
 import sys
 
 import torch
@@ -22,9 +21,8 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMultimodalLM
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from image_configs import is_text_within, with_stacked_experts, without_layers_of_images
-from late_configs import without_idle_experts
-from newest_configs import without_experts_of_images
+from families import FAMILIES
+from families.reference import is_text_within, with_stacked_experts, without_experts_of_images, without_idle_experts, without_layers_of_images
 
 transformers.logging.set_verbosity_error()
 logging.disable(logging.CRITICAL)
@@ -360,10 +358,9 @@ def sizes(names):
 
 
 def main():
-    families = runpy.run_path(str(pathlib.Path(__file__).with_name("family_configs.py")))["FAMILIES"]
     added, lines, known = sys.argv[3:], [], {}
     configs = [] if added else [make() for make in MAKERS for _ in range(PER_TYPE)]
-    configs += [maker(random.Random(f"{name} tree {i}")) for name, (maker, _) in families.items() if not added or name in added for i in range(PER_TYPE)]
+    configs += [maker(random.Random(f"{name} tree {i}")) for name, (maker, _) in FAMILIES.items() if not added or name in added for i in range(PER_TYPE)]
     types = {c["model_type"] for c in configs}
     if added:
         with gzip.open(sys.argv[1], "rt") as old:

@@ -1,15 +1,17 @@
 """Varies the configs of fresh models, for make-family-fixtures.py --fresh.
 
-The makers of family_configs draw what a family's own files have. What follows applies to every family: all kinds of
+The makers of the families draw what a family's own files have. What follows applies to every family: all kinds of
 ropes with prompts beyond the original context, fields that a file omits, windows shorter than a prompt, options that
 a config class has and its maker does not draw, float32, lists of final tokens. The reference decides
 what is a model: a config that it does not run is drawn again.
 
-USUAL are the makers of families whose committed fixtures other scripts make.
+usual returns the makers of families whose committed fixtures other scripts make.
 """
 import random
 
 from transformers import AutoConfig
+
+from families.shapes import llama
 
 NAMES = ("rope_theta", "rope_scaling", "rope_parameters")
 SWITCHES = ("attention_bias", "mlp_bias", "use_bias", "use_qkv_bias", "qkv_bias", "bias", "lm_head_bias", "norm_topk_prob", "use_qk_norm", "qk_layernorm",
@@ -160,7 +162,7 @@ def vary(R, config):
 
 # Families whose committed fixtures other scripts make.
 
-def usual(llama, common):
+def usual():
     def with_fields(model_type, **kwargs):
         def maker(R, more=lambda R: {}):
             c = llama(R, model_type, **kwargs)

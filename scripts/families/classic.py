@@ -1,24 +1,25 @@
-"""Configs of small models of further decoders, for make-family-fixtures.py.
-
-PLAINS is the part of family_configs.FAMILIES for these families.
-"""
-
-ACTS = ["gelu", "gelu_pytorch_tanh", "relu", "silu"]
+"""Makers of dense decoders with other positions, norms or MLPs than Llama."""
+from families.shapes import ACTS, common, kinds, llama, partial
 
 
-def partial(R, c, *choices):
-    if R.random() < 0.6:
-        (c["rope_parameters"] if "rope_parameters" in c else c)["partial_rotary_factor"] = R.choice(choices)
+def gpt_neox(R):
+    v5 = R.random() < 0.5
+    c = common(R, "gpt_neox", v5, kv=False, dims=(8, 12, 16))
+    c.update(layer_norm_eps=1e-5, use_parallel_residual=R.random() < 0.5, attention_bias=R.random() < 0.7, tie_word_embeddings=R.random() < 0.3)
+    if v5:
+        c["rope_parameters"] = dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=R.choice([0.5, 1.0]))
+    else:
+        c.update(rotary_emb_base=10000, rotary_pct=R.choice([0.5, 1.0]))
     return c
 
 
-def arcee(R, llama):
+def arcee(R):
     c = llama(R, "arcee")
     c.update(attention_bias=R.random() < 0.4, mlp_bias=R.random() < 0.4)
     return c
 
 
-def nemotron(R, llama):
+def nemotron(R):
     c = partial(R, llama(R, "nemotron", ropes=("default", "default", "linear", "yarn"), dims=(8, 12, 16)), 0.5, 1.0)
     c["norm_eps"] = c.pop("rms_norm_eps")
     if "head_dim" in c:
@@ -27,117 +28,20 @@ def nemotron(R, llama):
     return c
 
 
-def phi(R, llama):
+def phi(R):
     c = partial(R, llama(R, "phi", head_dim=False, ropes=("default", "default", "linear", "yarn"), dims=(8, 12, 16)), 0.5, 1.0)
     c["layer_norm_eps"] = c.pop("rms_norm_eps")
     c["qk_layernorm"] = R.random() < 0.5
     return c
 
 
-def helium(R, llama):
+def helium(R):
     c = llama(R, "helium", head_dim=False)
     c.update(head_dim=c["hidden_size"] // c["num_attention_heads"], attention_bias=R.random() < 0.4, mlp_bias=R.random() < 0.4)
     return c
 
 
-def hunyuan(R, llama, moe):
-    c = llama(R, "hunyuan_v1_moe" if moe else "hunyuan_v1_dense", ropes=("default", "default", "linear"))
-    c.setdefault("head_dim", R.choice([6, 8, 14]))
-    c["attention_bias"] = R.random() < 0.3
-    if R.random() < 0.6:
-        scaling = dict(alpha=R.choice([3.0, 1000.0]), factor=1.0)
-        if "rope_parameters" in c:
-            c["rope_parameters"] = dict(rope_type="dynamic", rope_theta=10000.0, **scaling)
-        else:
-            c["rope_scaling"] = dict(type="dynamic", beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=1.0, **scaling)
-    if moe:
-        c["num_experts"] = R.choice([4, 6])
-        c["moe_topk"] = R.choice([2, [R.choice([1, 2, 3]) for _ in range(c["num_hidden_layers"])]])
-    return c
-
-
-def dots1(R, llama):
-    c = llama(R, "dots1")
-    groups = R.choice([1, 1, 2])
-    c.update(n_routed_experts=R.choice([4, 6]), num_experts_per_tok=2, n_shared_experts=R.choice([1, 2]), moe_intermediate_size=R.choice([10, 12]),
-             first_k_dense_replace=R.choice([0, 1]), n_group=groups, topk_group=1, norm_topk_prob=R.random() < 0.7,
-             routed_scaling_factor=R.choice([1.0, 2.5]), attention_bias=R.random() < 0.3, sliding_window=R.choice([None, 8]),
-             scoring_func=R.choice(["noaux_tc", "sigmoid"]))
-    if R.random() < 0.5:
-        c["max_window_layers"] = 1
-    elif c["sliding_window"]:
-        c["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"][:c["num_hidden_layers"]]
-    return c
-
-
-def apertus(R, llama):
-    c = llama(R, "apertus", ropes=("llama3", "llama3", "default", "linear"))
-    c["attention_bias"] = R.random() < 0.3
-    if R.random() < 0.8:
-        c["hidden_act"] = "xielu"
-    return c
-
-
-def internlm3(R, llama):
-    c = llama(R, "internlm3", ropes=("default", "dynamic", "linear"))
-    bias = R.random() < 0.4
-    c.update({"qkv_bias": bias, "bias": bias} if R.random() < 0.5 else {"attention_bias": bias, "mlp_bias": bias})
-    return c
-
-
-def iquestcoder(R, llama):
-    c = llama(R, "iquestcoder")
-    c.update(attention_bias=R.random() < 0.4, mlp_bias=R.random() < 0.4, clip_qkv=None)
-    return c
-
-
-def windows(R, c):
-    """A window in some layers, or in all of them, or none."""
-    c["sliding_window"] = R.choice([8, 8, None])
-    if c["sliding_window"] and R.random() < 0.6:
-        c["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"][:c["num_hidden_layers"]]
-    return c
-
-
-def ministral(R, llama):
-    c = windows(R, llama(R, "ministral"))
-    c["sliding_window"] = 8
-    c.setdefault("head_dim", R.choice([6, 8, 14]))  # which the reference does not derive
-    return c
-
-
-def mixture(R, c, count):
-    c.update({count: R.choice([4, 6])}, num_experts_per_tok=R.choice([1, 2]), moe_intermediate_size=R.choice([10, 12]), n_group=R.choice([1, 2]), topk_group=1,
-             norm_topk_prob=R.random() < 0.7, routed_scaling_factor=R.choice([1.0, 2.5]))
-    return c
-
-
-def solar_open(R, llama):
-    c = partial(R, mixture(R, llama(R, "solar_open"), "n_routed_experts"), 1.0)
-    c.pop("intermediate_size")
-    c.update(attention_bias=R.random() < 0.3, n_shared_experts=R.choice([1, 2]))
-    return c
-
-
-def exaone_moe(R, llama):
-    c = windows(R, mixture(R, llama(R, "exaone_moe"), "num_experts"))
-    c.update(num_shared_experts=R.choice([1, 2]), sliding_window=8)
-    if R.random() < 0.5:
-        c["mlp_layer_types"] = ["dense", "sparse", "sparse"][:c["num_hidden_layers"]]
-    else:
-        c["first_k_dense_replace"] = R.choice([0, 1])
-    if "layer_types" not in c:
-        c["sliding_window_pattern"] = R.choice([2, 3])
-    return c
-
-
-def flex_olmo(R, llama):
-    c = llama(R, "flex_olmo", head_dim=False)
-    c.update(num_experts=R.choice([4, 6]), num_experts_per_tok=R.choice([1, 2, 3]), norm_topk_prob=R.random() < 0.5, attention_bias=R.random() < 0.3)
-    return c
-
-
-def olmo(R, llama, clips=False):
+def olmo(R, clips=False):
     c = llama(R, "olmo", head_dim=False)
     c.pop("rms_norm_eps")
     c["attention_bias"] = R.random() < 0.3
@@ -146,7 +50,7 @@ def olmo(R, llama, clips=False):
     return c
 
 
-def falcon(R, llama, form, alibi=False):
+def falcon(R, form, alibi=False):
     """The forms are that of 7B (one key head), of 40B (grouped) and of models without sharing, falcon-rw among them with alibi."""
     c = llama(R, "falcon", head_dim=False, ropes=("default", "default", "linear", "yarn"))
     for name in ("rms_norm_eps", "num_key_value_heads", "intermediate_size", "hidden_act"):
@@ -161,7 +65,7 @@ def falcon(R, llama, form, alibi=False):
     return c
 
 
-def persimmon(R, llama):
+def persimmon(R):
     c = partial(R, llama(R, "persimmon", head_dim=False, ropes=("default", "default", "linear"), dims=(8, 12, 16)), 0.5, 1.0)
     c.pop("num_key_value_heads")
     c["layer_norm_eps"] = c.pop("rms_norm_eps")
@@ -169,7 +73,7 @@ def persimmon(R, llama):
     return c
 
 
-def gpt_neox_japanese(R, llama):
+def gpt_neox_japanese(R):
     c = llama(R, "gpt_neox_japanese", head_dim=False, ropes=("default",), dims=(8, 12, 16))
     theta = R.choice([10000.0, 500.0])
     for name in ("num_key_value_heads", "intermediate_size", "rope_theta", "rope_scaling", "rope_parameters"):
@@ -190,7 +94,7 @@ def ctrl(R):
                 **{R.choice(["dtype", "torch_dtype"]): R.choice(["bfloat16", "float16"])})
 
 
-def modernbert_decoder(R, llama):
+def modernbert_decoder(R):
     c = llama(R, "modernbert-decoder", head_dim=False, ropes=("default",))
     for name in ("num_key_value_heads", "rope_theta", "rope_scaling", "rope_parameters"):
         c.pop(name, None)
@@ -242,7 +146,7 @@ def openai_gpt(R):
     return c
 
 
-def opt(R, llama):
+def opt(R):
     c = llama(R, "opt", head_dim=False)
     for name in ("rms_norm_eps", "num_key_value_heads", "rope_parameters", "rope_theta", "rope_scaling", "hidden_act", "tie_word_embeddings"):
         c.pop(name, None)
@@ -252,47 +156,70 @@ def opt(R, llama):
     return c
 
 
-def jetmoe(R, llama):
-    c = llama(R, "jetmoe", head_dim=False, dims=(6, 8, 10))
-    for name in ("intermediate_size", "num_attention_heads"):
-        c.pop(name)
-    c["activation_function"] = c.pop("hidden_act", "silu")
-    c.update(num_hidden_layers=2, num_key_value_heads=R.choice([1, 2, 3]), kv_channels=R.choice([6, 8]), intermediate_size=R.choice([6, 10]),
-             num_local_experts=R.choice([3, 4, 5]), num_experts_per_tok=R.choice([1, 2, 3]))
+def bloom(R):
+    heads = R.choice([2, 3, 4, 6])
+    c = dict(model_type="bloom", vocab_size=llama(R, "bloom")["vocab_size"], hidden_size=heads * R.choice([6, 8, 14]), n_layer=R.choice([2, 3]), n_head=heads,
+             layer_norm_epsilon=R.choice([1e-5, 1e-3]), tie_word_embeddings=R.random() < 0.7, dtype=R.choice(["float32", "bfloat16", "float16"]), bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    if R.random() < 0.5:
+        c.update(n_embed=c.pop("hidden_size"), num_hidden_layers=c.pop("n_layer"), num_attention_heads=c.pop("n_head"))
     return c
 
 
-def plains(llama):
-    return {
-        "arcee": (lambda R: arcee(R, llama), [1, 2]),
-        "nemotron": (lambda R: nemotron(R, llama), [1, 2]),
-        "phi": (lambda R: phi(R, llama), [1, 2, 3]),
-        "helium": (lambda R: helium(R, llama), [1]),
-        "hunyuan_v1_dense": (lambda R: hunyuan(R, llama, False), [1, 2]),
-        "hunyuan_v1_moe": (lambda R: hunyuan(R, llama, True), [1, 26]),
-        "apertus": (lambda R: apertus(R, llama), [1, 2, 3]),
-        "internlm3": (lambda R: internlm3(R, llama), [1]),
-        "iquestcoder": (lambda R: iquestcoder(R, llama), [1]),
-        "ministral": (lambda R: ministral(R, llama), [1, 2]),
-        "solar_open": (lambda R: solar_open(R, llama), [2, 20]),
-        "exaone_moe": (lambda R: exaone_moe(R, llama), [1, 2]),
-        "flex_olmo": (lambda R: flex_olmo(R, llama), [1]),
-        "olmo": (lambda R: olmo(R, llama), [1, 2]),
-        "olmo_clip": (lambda R: olmo(R, llama, True), [1]),
-        "falcon_alibi": (lambda R: falcon(R, llama, "own", True), [1, 2]),
-        "falcon_own": (lambda R: falcon(R, llama, "own"), [1]),
-        "falcon_shared": (lambda R: falcon(R, llama, "shared"), [1, 2]),
-        "falcon_grouped": (lambda R: falcon(R, llama, "grouped"), [1, 2]),
-        "gpt_neo": (lambda R: gpt(R, "gpt_neo"), [1, 2]),
-        "gptj": (lambda R: gpt(R, "gptj"), [1, 2]),
-        "codegen": (lambda R: gpt(R, "codegen"), [1, 2]),
-        "gpt_bigcode": (lambda R: gpt(R, "gpt_bigcode"), [1, 2]),
-        "openai_gpt": (openai_gpt, [1]),
-        "jetmoe": (lambda R: jetmoe(R, llama), [1, 2]),
-        "opt": (lambda R: opt(R, llama), [2, 9, 10, 13]),
-        "gpt_neox_japanese": (lambda R: gpt_neox_japanese(R, llama), [1, 16]),
-        "ctrl": (ctrl, [1, 2]),
-        "modernbert_decoder": (lambda R: modernbert_decoder(R, llama), [1, 2]),
-        "persimmon": (lambda R: persimmon(R, llama), [1, 2]),
-        "dots1": (lambda R: dots1(R, llama), [1, 2]),
-    }
+def mpt(R, clips=False):
+    heads = R.choice([2, 3, 4, 5])
+    c = dict(model_type="mpt", vocab_size=llama(R, "mpt")["vocab_size"], d_model=heads * R.choice([6, 8, 14]), n_layers=R.choice([2, 3]), n_heads=heads,
+             max_seq_len=128, layer_norm_epsilon=R.choice([1e-5, 1e-3]), tie_word_embeddings=R.random() < 0.7,
+             attn_config=dict(alibi=True, alibi_bias_max=8, attn_impl="torch", clip_qkv=None, softmax_scale=R.choice([None, None, 0.2])),
+             learned_pos_emb=R.random() < 0.5, dtype=R.choice(["float32", "bfloat16", "float16"]), bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    if clips:
+        c["attn_config"]["clip_qkv"] = R.choice([0.5, 1.0, 2.0])
+    elif R.random() < 0.3:
+        del c["attn_config"]
+    return c
+
+
+def biogpt(R):
+    c = llama(R, "biogpt", head_dim=False)
+    for name in ("rms_norm_eps", "num_key_value_heads", "rope_parameters", "rope_theta", "rope_scaling", "hidden_act"):
+        c.pop(name, None)
+    c.update(hidden_act=R.choice(["gelu", "gelu", "relu"]), scale_embedding=R.random() < 0.7, layer_norm_eps=R.choice([1e-12, 1e-3]),
+             tie_word_embeddings=R.random() < 0.7, pad_token_id=1, bos_token_id=0)
+    return c
+
+
+def xglm(R):
+    heads = R.choice([2, 3, 4])
+    return dict(model_type="xglm", vocab_size=R.choice([60, 64, 71]), d_model=heads * R.choice([6, 8, 14]), ffn_dim=R.choice([20, 24, 36]), num_layers=R.choice([2, 3]),
+                attention_heads=heads, max_position_embeddings=128, activation_function=R.choice(["gelu", "gelu", "relu"]), scale_embedding=R.random() < 0.7,
+                tie_word_embeddings=R.random() < 0.7, dtype=R.choice(["float32", "bfloat16", "float16"]), bos_token_id=0, eos_token_id=2, pad_token_id=1)
+
+
+# The makers, each with the seeds of the committed fixtures.
+MAKERS = {
+    "arcee": (arcee, [1, 2]),
+    "biogpt": (biogpt, [1, 2]),
+    "bloom": (bloom, [1, 2, 3]),
+    "codegen": (lambda R: gpt(R, "codegen"), [1, 2]),
+    "ctrl": (ctrl, [1, 2]),
+    "falcon_alibi": (lambda R: falcon(R, "own", True), [1, 2]),
+    "falcon_grouped": (lambda R: falcon(R, "grouped"), [1, 2]),
+    "falcon_own": (lambda R: falcon(R, "own"), [1]),
+    "falcon_shared": (lambda R: falcon(R, "shared"), [1, 2]),
+    "gpt_bigcode": (lambda R: gpt(R, "gpt_bigcode"), [1, 2]),
+    "gpt_neo": (lambda R: gpt(R, "gpt_neo"), [1, 2]),
+    "gpt_neox": (gpt_neox, [1]),
+    "gpt_neox_japanese": (gpt_neox_japanese, [1, 16]),
+    "gptj": (lambda R: gpt(R, "gptj"), [1, 2]),
+    "helium": (helium, [1]),
+    "modernbert_decoder": (modernbert_decoder, [1, 2]),
+    "mpt": (mpt, [1, 5, 7]),
+    "mpt_clip": (lambda R: mpt(R, True), [5]),
+    "nemotron": (nemotron, [1, 2]),
+    "olmo": (olmo, [1, 2]),
+    "olmo_clip": (lambda R: olmo(R, True), [1]),
+    "openai_gpt": (openai_gpt, [1]),
+    "opt": (opt, [2, 9, 10, 13]),
+    "persimmon": (persimmon, [1, 2]),
+    "phi": (phi, [1, 2, 3]),
+    "xglm": (xglm, [1, 2]),
+}

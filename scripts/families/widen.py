@@ -1,4 +1,4 @@
-"""Widens fresh models beyond varied_configs.py, for make-family-fixtures.py --fresh.
+"""Widens fresh models beyond vary.py, for make-family-fixtures.py --fresh.
 
 widen changes any field that a config class has, known by name or not: Heft must compute what the
 reference computes, or refuse the field. disguise rewrites the files of a model in other forms that
