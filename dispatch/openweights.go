@@ -22,23 +22,23 @@ import (
 // opens one that converts them in each pass.
 func (m *Model) openWeights(binding *loader.Binding, devices devicemap.Map, o residency.Options) (err error) {
 	if _, bytes := m.settings.ConvertedOnDisk(m.skeleton, &m.plan); bytes > 0 && m.settings.ConvertsAgain(&m.plan) {
-		o.Unkept = placement.ErrNoFolder
+		o.NoSidecar = placement.ErrNoFolder
 	}
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices, o)
-	var unkept *residency.SidecarError
+	var noSidecar *residency.SidecarError
 	alone := m.settings
 	alone.CacheDir = ""
-	if errors.As(err, &unkept) && alone.ConvertsAgain(&m.plan) {
-		o.Unkept, o.SidecarDir = unkept, ""
-		slog.Warn("weights that do not stay in memory are converted again in each pass, which is several times slower than reading converted ones", "reason", unkept)
+	if errors.As(err, &noSidecar) && alone.ConvertsAgain(&m.plan) {
+		o.NoSidecar, o.SidecarDir = noSidecar, ""
+		slog.Warn("weights that do not stay in memory are converted again in each pass, which is several times slower than reading converted ones", "reason", noSidecar)
 		m.plan.Warnings = slices.Clone(m.plan.Warnings)
-		alone.CountAgain(m.skeleton, &m.plan, unkept)
+		alone.CountAgain(m.skeleton, &m.plan, noSidecar)
 		m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices, o)
 	}
 	if err != nil {
 		return err
 	}
-	m.limit.convertsAgain = o.Unkept != nil
+	m.limit.convertsAgain = o.NoSidecar != nil
 	if r := m.settings.Routing; r != nil {
 		m.weights.ExpectExperts(r)
 	}

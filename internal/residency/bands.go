@@ -14,14 +14,14 @@ import (
 // bands are the matrices of the disk tier that stream in bands of rows, so that they are never in
 // memory as a whole. Their stream has one unit per band.
 type bands struct {
-	sizes     map[*meta.Param]int64 // see Options.Bands
-	rowGroups map[*meta.Param]backend.RowGroups
-	list      []band // in the order of use
-	loads     [][]*load
-	stream    *stream // nil if no matrix streams in bands
-	window    *hostmem.Block
-	open      int              // the band that operations may read, or -1
-	unkept    []*hostmem.Block // memory of the open band's parts; see plainParts
+	sizes       map[*meta.Param]int64 // see Options.Bands
+	rowGroups   map[*meta.Param]backend.RowGroups
+	list        []band // in the order of use
+	loads       [][]*load
+	stream      *stream // nil if no matrix streams in bands
+	window      *hostmem.Block
+	open        int              // the band that operations may read, or -1
+	plainBlocks []*hostmem.Block // memory of the open band's parts; see plainParts
 }
 
 // A band is a range of rows of a matrix, or all of a part that cannot be split.
@@ -209,7 +209,7 @@ func (s *Store) band(k int) []backend.Part {
 			b.open = k
 			at := &b.list[k]
 			setRanges(&at.parts[0], at.piece[0].Ranges, window, b.stream.groups[k].places)
-			return s.plainParts(at.piece[:], at.parts[:], &b.unkept)
+			return s.plainParts(at.piece[:], at.parts[:], &b.plainBlocks)
 		}
 		b.stream.release(k)
 	}
@@ -219,7 +219,7 @@ func (s *Store) band(k int) []backend.Part {
 
 // endBand ends the use of a band and starts to read others into its memory.
 func (s *Store) endBand() {
-	freeBlocks(&s.bands.unkept)
+	freeBlocks(&s.bands.plainBlocks)
 	if s.bands.open >= 0 {
 		s.bands.stream.release(s.bands.open)
 		s.bands.open = -1

@@ -306,5 +306,5 @@ func (s *Store) expertParts(p *meta.Param, e int) []backend.Part {
 	}
 	g := &at.stack.experts[e]
 	begin, end := g.firstPiece[at.param], g.firstPiece[at.param+1]
-	return s.plainParts(g.pieces[begin:end], g.parts[begin:end], &s.unkept)
+	return s.plainParts(g.pieces[begin:end], g.parts[begin:end], &s.plainBlocks)
 }

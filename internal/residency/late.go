@@ -265,9 +265,9 @@ func (s *Store) copyKept(to []byte, side []stored.Piece, k int) bool {
 	return true
 }
 
-// convertUnkept converts the rows of a matrix that could not be written to the file into memory
+// convertUnwritable converts the rows of a matrix that could not be written to the file into memory
 // of made, and points part to it.
-func (s *Store) convertUnkept(j *sideJob, r stored.Range, part *backend.Part, made *[]*hostmem.Block) error {
+func (s *Store) convertUnwritable(j *sideJob, r stored.Range, part *backend.Part, made *[]*hostmem.Block) error {
 	block, err := s.arena.Alloc(hostmem.Staging, int(r.Size))
 	if err != nil {
 		return err

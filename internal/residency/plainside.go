@@ -17,8 +17,8 @@ func (s *Store) plainParts(pieces []stored.Piece, parts []backend.Part, made *[]
 	}
 	for k := range pieces {
 		j := c.jobs[pieces[k].Ranges[0].Tensor]
-		if j != nil && j.unkept.Load() {
-			if s.failed = s.convertUnkept(j, pieces[k].Ranges[0], &parts[k], made); s.failed != nil {
+		if j != nil && j.unwritable.Load() {
+			if s.failed = s.convertUnwritable(j, pieces[k].Ranges[0], &parts[k], made); s.failed != nil {
 				return nil
 			}
 			continue

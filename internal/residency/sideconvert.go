@@ -52,7 +52,7 @@ func (s *Store) ensure(ctx context.Context, r sideRange, read []byte) (repaired 
 		return false, err
 	}
 	switch {
-	case j.unkept.Load():
+	case j.unwritable.Load():
 		s.displacing.changed.Store(true) // the next pass converts it in memory
 	case !j.plain.Load():
 		evict(&j.source)

@@ -11,15 +11,15 @@ import (
 // A sideJob is the conversion, or the verification, of one matrix.
 type sideJob struct {
 	tiles
-	name     string
-	param    *meta.Param
-	source   stored.Piece
-	target   *loader.Tensor
-	done     atomic.Bool     // the whole matrix is in the file and intact
-	plain    atomic.Bool     // the matrix is used as stored
-	unkept   atomic.Bool     // the matrix cannot be written: each pass converts it
-	verified []atomic.Uint32 // bits of tiles that are intact; nil during the first start
-	left     atomic.Int32    // tiles that are not verified
+	name       string
+	param      *meta.Param
+	source     stored.Piece
+	target     *loader.Tensor
+	done       atomic.Bool     // the whole matrix is in the file and intact
+	plain      atomic.Bool     // the matrix is used as stored
+	unwritable atomic.Bool     // the matrix cannot be written: each pass converts it
+	verified   []atomic.Uint32 // bits of tiles that are intact; nil during the first start
+	left       atomic.Int32    // tiles that are not verified
 }
 
 // giveUp records that the matrix cannot be written to the file.
@@ -27,7 +27,7 @@ func (j *sideJob) giveUp(exact bool) {
 	if exact {
 		j.plain.Store(true)
 	} else {
-		j.unkept.Store(true)
+		j.unwritable.Store(true)
 	}
 }
 
@@ -86,4 +86,4 @@ func (r *sideRange) ready() bool {
 }
 
 // kept reports whether the file has the matrix.
-func (j *sideJob) kept() bool { return j.done.Load() && !j.plain.Load() && !j.unkept.Load() }
+func (j *sideJob) kept() bool { return j.done.Load() && !j.plain.Load() && !j.unwritable.Load() }

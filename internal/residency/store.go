@@ -72,16 +72,16 @@ type Options struct {
 	Known map[*meta.Param]int64
 	// SidecarDir is the folder for files of converted weights. The store uses an existing file.
 	// It writes one if some converted weights are on the disk tier, or if Budget has no room for
-	// them. If SidecarDir is empty and Unkept is nil, converting weights on the disk tier is an
+	// them. If SidecarDir is empty and NoSidecar is nil, converting weights on the disk tier is an
 	// error.
 	SidecarDir string
 	// NoLateFile prevents the store from beginning a file when converted weights are evicted.
 	// Those of an exact format are then read as stored.
 	NoLateFile bool
-	// Unkept is the reason why there can be no file of converted weights. Weights of the disk
+	// NoSidecar is the reason why there can be no file of converted weights. Weights of the disk
 	// tier then count as of the cpu tier: those that do not fit into Budget are converted again
 	// in each pass. SidecarDir must be empty. nil means that there can be a file.
-	Unkept error
+	NoSidecar error
 	// Homes are the NUMA nodes of the computing threads, in order. Promoted weights are placed on
 	// the node of the thread that uses their rows. nil leaves the placement to the operating
 	// system.
@@ -120,7 +120,7 @@ type Store struct {
 	restream bool
 	mover    *Mover
 	policy   *Policy
-	// convertsAgain is set if Unkept is: weights that do not fit into memory are converted in
+	// convertsAgain is set if NoSidecar is: weights that do not fit into memory are converted in
 	// each pass.
 	convertsAgain bool
 
@@ -157,12 +157,12 @@ type Store struct {
 	expertTarget atomic.Int64 // number of slots that experts should use; 0 means all
 
 	// The running unit.
-	held     int              // its index, between Acquire and Release, or -1
-	failed   error            // why one of its segments is missing
-	unkept   []*hostmem.Block // memory of its parts; see plainParts
-	acquired atomic.Uint64    // calls of Acquire
-	touched  atomic.Int64     // the policy's clock at the last Acquire
-	counts   counts
+	held        int              // its index, between Acquire and Release, or -1
+	failed      error            // why one of its segments is missing
+	plainBlocks []*hostmem.Block // memory of its parts; see plainParts
+	acquired    atomic.Uint64    // calls of Acquire
+	touched     atomic.Int64     // the policy's clock at the last Acquire
+	counts      counts
 
 	// Copies in memory, made in the background.
 	warm     progress
@@ -181,7 +181,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 	s := &Store{
 		binding: binding, devices: devices,
 		keep: o.Keep && o.Lent > 0, homes: o.Homes, arena: o.Arena, skip: o.Skip, away: o.Away, whole: o.WholeStacks, restream: o.Restream,
-		paths: map[*meta.Param]string{}, folder: o.SidecarDir, convertsAgain: o.Unkept != nil,
+		paths: map[*meta.Param]string{}, folder: o.SidecarDir, convertsAgain: o.NoSidecar != nil,
 		holders: map[*meta.Param]*holder{},
 		buffers: map[*meta.Buffer]tensor.Tensor{},
 		stacks:  map[*meta.Module]*stack{},
@@ -211,7 +211,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 			s.paths[p] = path
 		}
 	}
-	if o.Unkept != nil {
+	if o.NoSidecar != nil {
 		s.late.warned.Store(true) // the caller logs it
 	}
 	if err := s.startSidecar(units, &o); err != nil {
@@ -360,7 +360,7 @@ func (s *Store) Release() {
 		s.stream.release(s.order.visit)
 	}
 	s.endBand()
-	freeBlocks(&s.unkept)
+	freeBlocks(&s.plainBlocks)
 	s.releaseExperts()
 	u.unmapTables()
 	s.leaveLender()
@@ -402,7 +402,7 @@ func (s *Store) Parts(p *meta.Param, expert int) []backend.Part {
 			return nil
 		}
 	}
-	return s.plainParts(h.shown.shownPieces(), h.shown.parts, &s.unkept)
+	return s.plainParts(h.shown.shownPieces(), h.shown.parts, &s.plainBlocks)
 }
 
 // Err returns the reason why Parts returned nil. It returns nil if the unit does not have the
@@ -433,8 +433,8 @@ func (s *Store) Close() {
 	s.mover.close()
 	s.freeAll()
 	s.files.close()
-	freeBlocks(&s.unkept)
-	freeBlocks(&s.bands.unkept)
+	freeBlocks(&s.plainBlocks)
+	freeBlocks(&s.bands.plainBlocks)
 	s.side().close()
 }
 
