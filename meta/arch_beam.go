@@ -83,8 +83,8 @@ func (m *beamLayers) wired(layer int) *BlockSpec {
 	return &BlockSpec{
 		AttentionNorm: "input_layernorm", Attention: "self_attn", PostAttentionNorm: "post_attention_layernorm",
 		MLPNorm: "pre_feedforward_layernorm", MLP: "mlp", PostMLPNorm: "post_feedforward_layernorm",
-		ResidualScale: float32(1 / math.Sqrt(n)), AttentionKeep: float32(math.Sqrt((n - 1) / n)),
-		MLPScale: float32(1 / math.Sqrt(n+1)), MLPKeep: float32(math.Sqrt(n / (n + 1))),
+		ResidualScale: float32(1 / math.Sqrt(n)), AttentionSkipScale: float32(math.Sqrt((n - 1) / n)),
+		MLPScale: float32(1 / math.Sqrt(n+1)), MLPSkipScale: float32(math.Sqrt(n / (n + 1))),
 	}
 }
 

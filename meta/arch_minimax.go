@@ -22,10 +22,10 @@ func miniMax(f *fields, b *Builder) {
 	}, "full_attention", "linear_attention")
 	block := preNorm()
 	block.NormedResidual = true
-	block.MLPKeep, block.MLPOut = f.branchFactors("mlp")
+	block.MLPSkipScale, block.MLPOut = f.branchFactors("mlp")
 	full, linear := block, block
-	full.AttentionKeep, full.AttentionOut = f.branchFactors("full_attn")
-	linear.AttentionKeep, linear.AttentionOut = f.branchFactors("linear_attn")
+	full.AttentionSkipScale, full.AttentionOut = f.branchFactors("full_attn")
+	linear.AttentionSkipScale, linear.AttentionOut = f.branchFactors("linear_attn")
 	chunk := f.size("block_size", 256)
 	attentions, states := 0, 0
 	d.causalLM(f, b, wiring{block: full}, func(b *Builder, i int) {

@@ -129,10 +129,10 @@ type BlockSpec struct {
 	// residual_bias and residual_scale, which shift and then multiply the two terms of the branch's sum (ZAYA).
 	AttentionSum, MLPSum string
 	// NormedResidual means, in a sequential block, that the result of the norm before a branch
-	// replaces the residual stream. AttentionKeep and MLPKeep multiply that stream before the
+	// replaces the residual stream. AttentionSkipScale and MLPSkipScale multiply that stream before the
 	// result of the branch is added; 0 means 1 (MiniMax-Text-01).
-	NormedResidual         bool
-	AttentionKeep, MLPKeep float32
+	NormedResidual                   bool
+	AttentionSkipScale, MLPSkipScale float32
 	// Attention or MLP may be "", with its norms: the layer then has one branch. BesideAttention
 	// and BesideMLP name children, or are "". They have the same input as Attention and MLP, and
 	// their results are added to those: the mixer of Falcon-H1, the MoE layer of Granite 4.

@@ -35,7 +35,7 @@ type branch struct {
 	in, out      float32       // multiply the input and the result of body
 	scale        float32       // multiplies the result that is added to the residual stream
 	kept         param         // multiplies the residual stream by channel; none means 1
-	keeps        float32       // multiplies the residual stream
+	skipScale    float32       // multiplies the residual stream
 	replaces     bool          // the result of pre replaces the residual stream
 	conv         *residualConv // after post; nil if there is none
 	sum          *branchSum    // nil for a plain one
@@ -144,13 +144,13 @@ func scalesSums(s *meta.BlockSpec) bool { return orOne(s.ResidualScale) != 1 || 
 
 // residuals compiles the operations that scale or replace the residual stream.
 func (c *compiler) residuals(n Node, s *meta.BlockSpec, b *block) (err error) {
-	if s.AttentionResidual == "" && s.AttentionKeep == 0 && s.MLPKeep == 0 && !s.NormedResidual {
+	if s.AttentionResidual == "" && s.AttentionSkipScale == 0 && s.MLPSkipScale == 0 && !s.NormedResidual {
 		return nil
 	}
 	if b.parallel || b.streams != nil || b.altUp != nil || s.Attention == "" || s.MLP == "" || s.Shortcut != "" {
 		return at(n.Path, "factors of the residual stream in a block of another form than two branches in sequence")
 	}
-	b.attention.keeps, b.mlp.keeps = orOne(s.AttentionKeep), orOne(s.MLPKeep)
+	b.attention.skipScale, b.mlp.skipScale = orOne(s.AttentionSkipScale), orOne(s.MLPSkipScale)
 	if b.attention.replaces, b.mlp.replaces = s.NormedResidual, s.NormedResidual; s.NormedResidual && (b.attention.pre == nil || b.mlp.pre == nil || s.Experts != nil) {
 		return at(n.Path, "a residual stream that norms replace, without norms or with experts beside the MLP")
 	}
@@ -167,7 +167,7 @@ func (c *compiler) residuals(n Node, s *meta.BlockSpec, b *block) (err error) {
 
 // branch compiles a branch. names are the norm before it, its body, and the norm after it.
 func (c *compiler) branch(n Node, role string, names [3]string, beside string, in int) (b branch, err error) {
-	b.in, b.out, b.scale, b.keeps = 1, 1, 1, 1
+	b.in, b.out, b.scale, b.skipScale = 1, 1, 1, 1
 	if b.pre, err = c.normNamed(n, "norm before the "+role, names[0], in); err != nil {
 		return b, err
 	}
@@ -305,7 +305,7 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 
 // keep scales the residual stream by b's factors.
 func (b *branch) keep(c *Context, x tensor.Tensor) {
-	c.scale(x, b.keeps)
+	c.scale(x, b.skipScale)
 	if b.kept.Param == nil {
 		return
 	}
