@@ -1,6 +1,6 @@
 // Package grammartest has what tests of grammars share: a [Matcher] is a grammar or an automaton
-// over bytes, [Match] tries texts that it should match and texts that it should not, and [Bytes] is
-// a tokenizer.
+// over bytes, [Match] tries texts that it should match and texts that it should not, and [Bytes]
+// and [Tokens] are tokenizers.
 package grammartest
 
 import "testing"
@@ -43,4 +43,24 @@ func (Bytes) Decode(ids []int32, _ bool) string {
 		text[i] = byte(id)
 	}
 	return string(text)
+}
+
+// Tokens is a tokenizer of a few texts.
+type Tokens []string
+
+// VocabSize is the number of texts.
+func (t Tokens) VocabSize() int { return len(t) }
+
+// TokenBytes returns a text.
+func (t Tokens) TokenBytes(id int32) ([]byte, bool) { return []byte(t[id]), true }
+
+// IsSpecial reports that none is special.
+func (Tokens) IsSpecial(int32) bool { return false }
+
+// Decode joins texts.
+func (t Tokens) Decode(ids []int32, _ bool) (s string) {
+	for _, id := range ids {
+		s += t[id]
+	}
+	return s
 }

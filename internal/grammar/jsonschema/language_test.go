@@ -10,23 +10,12 @@ import (
 
 	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/dfa"
+	"github.com/heftai/heft/internal/grammar/grammartest"
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
-// pieces is a tokenizer of a few texts, some of which end within a character or begin after one.
-type pieces []string
-
-func (p pieces) VocabSize() int                     { return len(p) }
-func (p pieces) TokenBytes(id int32) ([]byte, bool) { return []byte(p[id]), true }
-func (p pieces) IsSpecial(int32) bool               { return false }
-func (p pieces) Decode(ids []int32, _ bool) (s string) {
-	for _, id := range ids {
-		s += p[id]
-	}
-	return s
-}
-
-var texts = pieces{"a", "b", "ab", "bb", "aaa", "@", "b@", "@a", "é", "aé", "\xc3", "\xa9b", "\xa9", "\"", "a\"", "\"a", "\"\"", "a\",", ",", "\",\"", "\\", "n", "\\n", "b\\", "\\na",
+// texts are tokens, some of which end within a character or begin after one.
+var texts = grammartest.Tokens{"a", "b", "ab", "bb", "aaa", "@", "b@", "@a", "é", "aé", "\xc3", "\xa9b", "\xa9", "\"", "a\"", "\"a", "\"\"", "a\",", ",", "\",\"", "\\", "n", "\\n", "b\\", "\\na",
 	"\\u00", "1f", "\\u001F", "7", "x7", "\n", "/", "<", "</", "</p>", "a</p"}
 
 // newTexts returns a compiler of grammars over texts.

@@ -9,25 +9,13 @@ import (
 
 	"github.com/heftai/heft/internal/grammar"
 	"github.com/heftai/heft/internal/grammar/dfa"
+	"github.com/heftai/heft/internal/grammar/grammartest"
 	"github.com/heftai/heft/internal/grammar/jsontext"
 	"github.com/heftai/heft/internal/grammar/regex"
 	"github.com/heftai/heft/internal/grammar/vocab"
 )
 
-// tokens is a tokenizer of a few texts.
-type tokens []string
-
-func (t tokens) VocabSize() int                     { return len(t) }
-func (t tokens) TokenBytes(id int32) ([]byte, bool) { return []byte(t[id]), true }
-func (t tokens) IsSpecial(int32) bool               { return false }
-func (t tokens) Decode(ids []int32, _ bool) (s string) {
-	for _, id := range ids {
-		s += t[id]
-	}
-	return s
-}
-
-var letters = tokens{"a", "b", "aa", "ab", "ba", "bab", "aaaa", "abbaab", "@", "b@", "@a", "a@b@", "é", "aé", "\xc3", "\xa9b", "\"", "a\"", "\"a",
+var letters = grammartest.Tokens{"a", "b", "aa", "ab", "ba", "bab", "aaaa", "abbaab", "@", "b@", "@a", "a@b@", "é", "aé", "\xc3", "\xa9b", "\"", "a\"", "\"a",
 	"\\", "n", "\\n", "\\n\\n", "b\\", "b\\na", "\n", "\n\n", "a\nb"}
 
 // expression returns a random expression.
