@@ -68,15 +68,15 @@ type Findings struct {
 	CodedSpeed func() float64        // returns the speedup of coded weights in memory, 0 if unknown; nil: do not ask
 }
 
-// Choices are what a plan decides besides the sizes in settings.
+// Choices are what a plan decides besides the sizes in Settings.
 type Choices struct {
 	Coded    bool                 // weights are coded, see Compress
 	InMemory bool                 // code only weights in memory; those on the disk are read as stored
-	asStored map[*meta.Param]bool // with inMemory: parameters that are read as stored, because the plan has them on the disk
-	Gain     float64              // the result of codedSpeed in the plan
+	asStored map[*meta.Param]bool // with InMemory: parameters that are read as stored, because the plan has them on the disk
+	Gain     float64              // the result of CodedSpeed in the plan
 	// codedColumns is the minimum row length of coded matrices.
 	codedColumns int
-	Borrows      bool // long passes borrow activations from experts; see keptTokens
+	Borrows      bool // long passes borrow activations from experts; see borrow.go
 	// wholePass runs all rows of a pass through a block together, so that the pass reads streamed
 	// matrices once. Activations that short passes do not use are lent to these matrices.
 	wholePass bool
