@@ -45,9 +45,9 @@ type Options struct {
 type InferredMap struct {
 	// Raw is the map in the order of placement. In Map, modules on the same device are grouped.
 	Raw, Map Map
-	// HomelessBuffers is the size of the buffers of offloaded modules if no GPU has room for
+	// BuffersOffGPU is the size of the buffers of offloaded modules if no GPU has room for
 	// them, otherwise 0.
-	HomelessBuffers float64
+	BuffersOffGPU float64
 	// Minimum is, for each device that was left empty, the memory that the first module would
 	// have needed.
 	Minimum []DeviceMemory
@@ -364,11 +364,11 @@ func (s *solver) result(o Options) *InferredMap {
 	}
 	r.Map = CleanDeviceMap(r.Raw)
 	if !o.OffloadBuffers {
-		r.HomelessBuffers = s.homelessBuffers()
+		r.BuffersOffGPU = s.buffersOffGPU()
 	}
-	if r.HomelessBuffers > 0 {
+	if r.BuffersOffGPU > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("no GPU has room for the buffers of the offloaded modules, %s: "+
-			"give a GPU more memory, or offload buffers too", FormatSize(int64(math.Ceil(r.HomelessBuffers)))))
+			"give a GPU more memory, or offload buffers too", FormatSize(int64(math.Ceil(r.BuffersOffGPU)))))
 	}
 	if s.tolerant {
 		r.Warnings = append(r.Warnings, "tied parameters are in modules that cannot be placed together: "+
@@ -395,9 +395,9 @@ func (s *solver) coverTies(m *Map) {
 	}
 }
 
-// homelessBuffers returns the size of the buffers on CPU and disk, or 0 if a GPU has
+// buffersOffGPU returns the size of the buffers on CPU and disk, or 0 if a GPU has
 // room for them or there is none.
-func (s *solver) homelessBuffers() float64 {
+func (s *solver) buffersOffGPU() float64 {
 	sum, gpus := 0.0, false
 	for _, d := range s.slots {
 		if d.device.accelerator() {

@@ -211,15 +211,15 @@ func (c *goldenCase) run(t *testing.T, root *meta.Module) {
 	if !slices.Equal(got.Minimum, want) {
 		t.Errorf("minimum memory\n got %v\nwant %v", got.Minimum, want)
 	}
-	homeless := 0.0
+	offGPU := 0.0
 	for _, w := range c.Expected.Warnings {
-		homeless, err = strconv.ParseFloat(regexp.MustCompile(`\d[\d.]*`).FindString(w), 64)
+		offGPU, err = strconv.ParseFloat(regexp.MustCompile(`\d[\d.]*`).FindString(w), 64)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got.HomelessBuffers != homeless {
-		t.Errorf("buffers without a GPU: got %v want %v", got.HomelessBuffers, homeless)
+	if got.BuffersOffGPU != offGPU {
+		t.Errorf("buffers without a GPU: got %v want %v", got.BuffersOffGPU, offGPU)
 	}
 }
 

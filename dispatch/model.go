@@ -290,9 +290,9 @@ func (m *Model) Context() int { return m.settings.Context }
 type BatchLimits struct {
 	Tokens, Sequences int
 	States            int // hidden states
-	// Amortise reports that weights stream from the disk. A pass then takes about as long for
+	// Streaming reports that weights stream from the disk. A pass then takes about as long for
 	// many tokens as for one.
-	Amortise bool
+	Streaming bool
 }
 
 // BatchLimits returns the limits of one batch, which follow from Options.MaxBatchTokens and
@@ -300,7 +300,7 @@ type BatchLimits struct {
 // Tokens falls with the memory limit. BatchLimits is safe for concurrent use.
 func (m *Model) BatchLimits() BatchLimits {
 	limits := m.settings.Limits()
-	return BatchLimits{Tokens: m.batchTokens(), Sequences: m.settings.MaxSequences, States: max(limits.Outputs, limits.States), Amortise: placement.Streams(&m.plan)}
+	return BatchLimits{Tokens: m.batchTokens(), Sequences: m.settings.MaxSequences, States: max(limits.Outputs, limits.States), Streaming: placement.Streams(&m.plan)}
 }
 
 // Kernels describes the threads and the instruction set that a model computes with.

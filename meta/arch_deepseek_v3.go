@@ -183,7 +183,7 @@ func (d *deepseek) latentAttentionIn(a *Builder, layer int) (*Builder, *MLASpec)
 	}
 	in, out := d.qRank, d.heads*head
 	if d.gated {
-		mla.QUp, mla.QBeside, in, out = "q_gate_proj", true, 2*d.qRank, d.heads*(head+d.value)
+		mla.QUp, mla.QConcat, in, out = "q_gate_proj", true, 2*d.qRank, d.heads*(head+d.value)
 	}
 	a.Runs(KindAttention, &AttentionSpec{
 		Layer: layer, Heads: d.heads, KVHeads: d.heads, HeadDim: head, ValueDim: d.value,

@@ -27,7 +27,7 @@ func falconH1(f *fields, b *Builder) {
 	if by := f.multipliers("mlp_multipliers", 2); by != nil {
 		mlp.GateScale, mlp.Scale = by[0], by[1]
 	}
-	block := BlockSpec{AttentionNorm: "input_layernorm", Attention: "self_attn", BesideAttention: "mamba",
+	block := BlockSpec{AttentionNorm: "input_layernorm", Attention: "self_attn", AddedMixer: "mamba",
 		AttentionIn: f.multiplier("attention_in_multiplier"), AttentionOut: f.multiplier("attention_out_multiplier"),
 		MLPNorm: "pre_ff_layernorm", MLP: "feed_forward"}
 	keys := f.multiplier("key_multiplier")

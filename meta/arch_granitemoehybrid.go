@@ -22,7 +22,7 @@ func graniteMoEHybrid(f *fields, b *Builder) {
 	var spec *MoESpec
 	if f.count("num_local_experts", 8, 0, maxExperts) > 0 {
 		spec = f.graniteExperts(d)
-		w.block.BesideMLP = "block_sparse_moe"
+		w.block.AddedMLP = "block_sparse_moe"
 	}
 	m := &mixer{class: d.class, act: d.act, bias: f.bool("mamba_proj_bias", false), hidden: d.hidden, eps: float64(d.normSpec.Eps),
 		normClass: "GraniteMoeHybridRMSNormGated"}

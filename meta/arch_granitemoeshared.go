@@ -25,7 +25,7 @@ func (d *decoder) graniteMixtures(f *fields, b *Builder, w wiring, attention fun
 	shared := f.count("shared_intermediate_size", 0, 0, maxSize)
 	w.block.MLP = "block_sparse_moe"
 	if shared > 0 {
-		w.block.MLP, w.block.BesideMLP = "shared_mlp", "block_sparse_moe"
+		w.block.MLP, w.block.AddedMLP = "shared_mlp", "block_sparse_moe"
 	}
 	spec := f.graniteExperts(d)
 	d.causalLM(f, b, w, func(b *Builder, i int) {

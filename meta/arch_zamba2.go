@@ -67,7 +67,7 @@ type zamba struct {
 
 // build builds the model. w describes the parts other than its layers.
 func (z *zamba) build(f *fields, b *Builder, w wiring) {
-	w.block = BlockSpec{AttentionNorm: "input_layernorm", Attention: "mamba", BesideEmbeddings: true}
+	w.block = BlockSpec{AttentionNorm: "input_layernorm", Attention: "mamba", KeepsEmbeddings: true}
 	w.spec, w.finalNorm = CausalLMSpec{KeepsEmbeddings: true}, "final_layernorm"
 	w.layerClass = func(i int) string {
 		if slices.Contains(z.uses, i) {
@@ -139,9 +139,9 @@ func (z *zamba) recurrent(b *Builder, state int) {
 // hybrid adds a layer whose mixer has the given state, and which is the use-th to use a
 // transformer block.
 func (z *zamba) hybrid(b *Builder, state, use int) {
-	lead := &LeadSpec{Norm: z.shared + ".input_layernorm", Attention: z.shared + ".self_attn", MLPNorm: z.shared + ".pre_ff_layernorm",
+	shared := &SharedBlockSpec{Norm: z.shared + ".input_layernorm", Attention: z.shared + ".self_attn", MLPNorm: z.shared + ".pre_ff_layernorm",
 		MLP: z.shared + ".feed_forward", Out: "linear"}
-	b.Runs(KindBlock, &BlockSpec{AttentionNorm: "mamba_decoder.input_layernorm", Attention: "mamba_decoder.mamba", BesideEmbeddings: true, Lead: lead})
+	b.Runs(KindBlock, &BlockSpec{AttentionNorm: "mamba_decoder.input_layernorm", Attention: "mamba_decoder.mamba", KeepsEmbeddings: true, Shared: shared})
 	if z.blockFirst {
 		z.use(b.Child(z.shared, z.class+"AttentionDecoderLayer"), use)
 	}

@@ -72,7 +72,7 @@ type CausalLMSpec struct {
 	Streams  *StreamsSpec  // the residual stream is several; nil if one
 	Join     *JoinSpec     // joins embeddings and hidden states of another model; nil if none
 	// KeepsEmbeddings means that rows have 2·Hidden channels: the hidden states followed by the
-	// embeddings, which all blocks leave unchanged. The blocks have BesideEmbeddings set.
+	// embeddings, which all blocks leave unchanged. The blocks have KeepsEmbeddings set.
 	KeepsEmbeddings bool
 	// Carry is how many numbers stand behind the hidden states, in rows of Hidden+Carry channels, which blocks with Carries
 	// hand on to the next: the state of the routers of [RouterSpec]; 0 for none. The first block finds nothing there.
@@ -133,12 +133,12 @@ type BlockSpec struct {
 	// result of the branch is added; 0 means 1 (MiniMax-Text-01).
 	NormedResidual                   bool
 	AttentionSkipScale, MLPSkipScale float32
-	// Attention or MLP may be "", with its norms: the layer then has one branch. BesideAttention
-	// and BesideMLP name children, or are "". They have the same input as Attention and MLP, and
+	// Attention or MLP may be "", with its norms: the layer then has one branch. AddedMixer
+	// and AddedMLP name children, or are "". They have the same input as Attention and MLP, and
 	// their results are added to those: the mixer of Falcon-H1, the MoE layer of Granite 4.
-	BesideAttention, BesideMLP string
-	AttentionIn, AttentionOut  float32 // multiply the input and the result of Attention; 0 means 1
-	MLPOut                     float32 // multiplies the result of MLP; 0 means 1
+	AddedMixer, AddedMLP      string
+	AttentionIn, AttentionOut float32 // multiply the input and the result of Attention; 0 means 1
+	MLPOut                    float32 // multiplies the result of MLP; 0 means 1
 	// Experts, if not nil, describes an MoE layer whose result is added to that of MLP. See
 	// [ExpertsSpec].
 	Experts *ExpertsSpec
@@ -164,13 +164,13 @@ type BlockSpec struct {
 	Entry *EntrySpec
 	// Scalar names a Buffer of one number that multiplies the block's result, or is "" (Gemma 4).
 	Scalar string
-	// BesideEmbeddings means that x is the first half of the channels, and that the block leaves
-	// the second half, the embeddings, unchanged. The block has one branch. Lead, if not nil,
+	// KeepsEmbeddings means that x is the first half of the channels, and that the block leaves
+	// the second half, the embeddings, unchanged. The block has one branch. Shared, if not nil,
 	// requires it.
-	BesideEmbeddings bool
+	KeepsEmbeddings bool
 	// Carries says that x is the channels in front of the [CausalLMSpec].Carry ones. The block has two branches in sequence.
 	Carries bool
-	Lead    *LeadSpec
+	Shared  *SharedBlockSpec
 }
 
 // EntrySpec is Norm(Scale·x) before a block (RWKV). The result is the residual stream.
@@ -179,15 +179,15 @@ type EntrySpec struct {
 	Scale float32 // 0 means 1
 }
 
-// LeadSpec is a chain of modules before the only branch of a block. Its result is added to the
-// input of the branch but not to the residual stream (Zamba2). With a = the block's Attention, e
-// = the embeddings, and [x, e] = the channels of both:
+// SharedBlockSpec is the transformer block that runs before the only branch of some blocks of
+// Zamba2. Its result is added to the input of the branch but not to the residual stream. With a =
+// the block's Attention, e = the embeddings, and [x, e] = the channels of both:
 //
 //	y = x + a(pre(x + Out(MLP(MLPNorm(Attention(Norm([x, e])))))))
 //
 // Names are children of the block. Their parameters may be those of an earlier block: see
 // [Module.Unread].
-type LeadSpec struct {
+type SharedBlockSpec struct {
 	Norm, Attention, MLPNorm, MLP, Out string
 }
 

@@ -106,9 +106,9 @@ type MLASpec struct {
 	// QDown is [rank, hidden], and QUp [Heads·HeadDim, rank]. If QDown is "", QUp projects the
 	// input directly.
 	QDown, QNorm, QUp string
-	// QBeside means that the input of QUp, [.., 2·rank], is the result of QNorm followed by that
+	// QConcat means that the input of QUp, [.., 2·rank], is the result of QNorm followed by that
 	// of QDown.
-	QBeside bool
+	QConcat bool
 	// KVDown is [LoraRank+RopeDim, hidden], and KVUp [Heads·(NopeDim+ValueDim), LoraRank]: the
 	// key part of each head followed by its value part. With AttentionSpec.Shared, c and rope(r)
 	// are those of an earlier layer, and KVDown and KVNorm are "".

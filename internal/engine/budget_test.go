@@ -103,7 +103,7 @@ func TestADraftModelWasAskedLessForSeveralStreams(t *testing.T) {
 		plain := newTimed(100*time.Millisecond, time.Millisecond, 0)
 		without, _ := simulate(t, plain, nil, engine.Options{DraftTokens: -1}, streams, 3*streams, 20, 60)
 		m, d := newTimed(100*time.Millisecond, time.Millisecond, 0), newTimed(14*time.Millisecond, time.Millisecond, 6)
-		m.Most.Amortise = true
+		m.Most.Streaming = true
 		took, st := simulate(t, m, d, engine.Options{}, streams, 3*streams, 20, 60)
 		sweeps[i] = float64(m.passes) / (3 * 60)
 		batch := float64(d.rows) / float64(d.passes)

@@ -46,7 +46,7 @@ func (o Options) withDefaults(most Limits) Options {
 	set(&o.MaxBatch, 16)
 	set(&o.MaxBatchTokens, most.Tokens)
 	set(&o.MaxBatchTokens, 2048)
-	if most.Amortise {
+	if most.Streaming {
 		set(&o.ChunkTokens, math.MaxInt)
 	}
 	set(&o.ChunkTokens, 512)

@@ -206,7 +206,7 @@ func TestDecodingContinuesDuringALongPrompt(t *testing.T) {
 func TestPromptsAreGatheredWhileWeightsStream(t *testing.T) {
 	var p passes
 	entered, release := make(chan struct{}), make(chan struct{})
-	m := &enginetest.Model{MaxLen: 4096, Pages: 8192, Most: engine.Limits{Tokens: 4096, Sequences: 16, Amortise: true}}
+	m := &enginetest.Model{MaxLen: 4096, Pages: 8192, Most: engine.Limits{Tokens: 4096, Sequences: 16, Streaming: true}}
 	m.BeforePass = func(ctx context.Context, rows []engine.Row) error {
 		if len(p.rows) == 0 {
 			close(entered)

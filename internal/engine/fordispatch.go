@@ -19,7 +19,7 @@ type dispatched struct {
 // sequences.
 func (d *dispatched) Limits() Limits {
 	l := d.BatchLimits()
-	return Limits{Tokens: l.Tokens, Sequences: l.Sequences, LogitRows: l.Sequences, States: l.States, Amortise: l.Amortise}
+	return Limits{Tokens: l.Tokens, Sequences: l.Sequences, LogitRows: l.Sequences, States: l.States, Streaming: l.Streaming}
 }
 
 // Ready reports whether no weights are being read ahead.

@@ -26,7 +26,7 @@ func TestGuessedTokensChangeNoAnswer(t *testing.T) {
 		"preemptions":  {pages: 40},
 		"small passes": {pages: 90, options: engine.Options{MaxBatch: 3, MaxBatchTokens: 5, MaxLogitRows: 6}},
 		"limits":       {pages: 90, limits: engine.Limits{Tokens: 7, Sequences: 4, LogitRows: 6}},
-		"by prompts":   {pages: 90, options: engine.Options{MaxBatch: 3}, limits: engine.Limits{Tokens: 9, LogitRows: 6, Amortise: true}},
+		"by prompts":   {pages: 90, options: engine.Options{MaxBatch: 3}, limits: engine.Limits{Tokens: 9, LogitRows: 6, Streaming: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all [2][]string

@@ -39,9 +39,9 @@ type Model interface {
 type Limits struct {
 	Tokens, Sequences, LogitRows int
 	States                       int // hidden states
-	// Amortise reports that a pass takes about as long for many tokens as for one, because it
+	// Streaming reports that a pass takes about as long for many tokens as for one, because it
 	// reads weights from the disk.
-	Amortise bool
+	Streaming bool
 }
 
 // Sequence is the state of one choice in the model: the tokens computed, in pages. It may have a

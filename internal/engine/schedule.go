@@ -14,7 +14,7 @@ func (e *Engine) plan() bool {
 	for i := 0; i < len(e.running); i++ {                                         // room may shorten the list from its end
 		e.planChoice(e.running[i], &b)
 	}
-	if (len(e.prompts) == 0 || e.model.Limits().Amortise) && e.options.DraftTokens >= 0 && !e.options.OneByOne {
+	if (len(e.prompts) == 0 || e.model.Limits().Streaming) && e.options.DraftTokens >= 0 && !e.options.OneByOne {
 		b.decoding += e.guess(b.decoding, b.logitRows-1)
 	}
 	prompts := min(e.options.MaxBatchTokens, orAny(e.model.Limits().Tokens)) - b.decoding

@@ -20,25 +20,25 @@ type block struct {
 	streams        *blockStreams // nil if there is one stream
 	ngrams         *ngrams       // nil if there is none
 	altUp          *altUp        // nil if there is none
-	beside         *beside       // nil if there is none
+	embedded       *embedded     // nil if embeddings do not follow the hidden states
 	next           *guess        // predicts experts of the next block; nil if there is none
 	shortcut       *shortcut     // nil if there is none
 	entry          *entry        // nil if there is none
 	carry          int           // channels behind the block's own; see meta.BlockSpec.Carries
 }
 
-// A branch is post(body(pre(x)) + beside(pre(x))). Either norm and beside may be missing. A
+// A branch is post(body(pre(x)) + added(pre(x))). Either norm and added may be missing. A
 // branch without a body does nothing.
 type branch struct {
-	pre, post    *norm
-	body, beside rule
-	in, out      float32       // multiply the input and the result of body
-	scale        float32       // multiplies the result that is added to the residual stream
-	kept         param         // multiplies the residual stream by channel; none means 1
-	skipScale    float32       // multiplies the residual stream
-	replaces     bool          // the result of pre replaces the residual stream
-	conv         *residualConv // after post; nil if there is none
-	sum          *branchSum    // nil for a plain one
+	pre, post   *norm
+	body, added rule
+	in, out     float32       // multiply the input and the result of body
+	scale       float32       // multiplies the result that is added to the residual stream
+	kept        param         // multiplies the residual stream by channel; none means 1
+	skipScale   float32       // multiplies the residual stream
+	replaces    bool          // the result of pre replaces the residual stream
+	conv        *residualConv // after post; nil if there is none
+	sum         *branchSum    // nil for a plain one
 }
 
 func (c *compiler) block(n Node, in int) (*block, error) {
@@ -58,7 +58,7 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 		return nil, err
 	}
 	if s.Attention != "" || s.MLP == "" || s.Parallel {
-		b.attention, err = c.branch(n, "attention", [3]string{s.AttentionNorm, s.Attention, s.PostAttentionNorm}, s.BesideAttention, in)
+		b.attention, err = c.branch(n, "attention", [3]string{s.AttentionNorm, s.Attention, s.PostAttentionNorm}, s.AddedMixer, in)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func (c *compiler) block(n Node, in int) (*block, error) {
 		}
 	}
 	if s.MLP != "" || s.Plain != nil || s.Parallel {
-		b.mlp, err = c.branch(n, "mlp", [3]string{s.MLPNorm, s.MLP, s.PostMLPNorm}, s.BesideMLP, in)
+		b.mlp, err = c.branch(n, "mlp", [3]string{s.MLPNorm, s.MLP, s.PostMLPNorm}, s.AddedMLP, in)
 		b.mlp.out, b.mlp.scale = orOne(s.MLPOut), orOne(cmp.Or(s.MLPScale, s.ResidualScale))
 	}
 	if err != nil {
@@ -117,18 +117,18 @@ func (c *compiler) blockInput(n Node, s *meta.BlockSpec, b *block, in int) (_ in
 	} else if s.Laurel != nil {
 		return 0, at(n.Path, "a low-rank branch without alternating updates")
 	}
-	if s.BesideEmbeddings {
-		if b.beside, err = c.beside(n, s, in); err != nil {
+	if s.KeepsEmbeddings {
+		if b.embedded, err = c.embedded(n, s, in); err != nil {
 			return 0, err
 		}
-		in = b.beside.hidden
+		in = b.embedded.hidden
 	} else if s.Carries {
-		if b.carry = in - c.program.beside; c.program.beside == 0 || b.carry < 1 || s.Input != nil || !twoBranches(s) {
+		if b.carry = in - c.program.streamWidth; c.program.streamWidth == 0 || b.carry < 1 || s.Input != nil || !twoBranches(s) {
 			return 0, at(n.Path, "channels that blocks hand on, in rows of %d or a block of another form than two branches in sequence", in)
 		}
-		in, b.width = c.program.beside, c.program.beside
-	} else if s.Lead != nil {
-		return 0, at(n.Path, "a lead without embeddings beside the hidden states")
+		in, b.width = c.program.streamWidth, c.program.streamWidth
+	} else if s.Shared != nil {
+		return 0, at(n.Path, "a shared block without embeddings after the hidden states")
 	}
 	return in, nil
 }
@@ -166,7 +166,7 @@ func (c *compiler) residuals(n Node, s *meta.BlockSpec, b *block) (err error) {
 }
 
 // branch compiles a branch. names are the norm before it, its body, and the norm after it.
-func (c *compiler) branch(n Node, role string, names [3]string, beside string, in int) (b branch, err error) {
+func (c *compiler) branch(n Node, role string, names [3]string, added string, in int) (b branch, err error) {
 	b.in, b.out, b.scale, b.skipScale = 1, 1, 1, 1
 	if b.pre, err = c.normNamed(n, "norm before the "+role, names[0], in); err != nil {
 		return b, err
@@ -174,8 +174,8 @@ func (c *compiler) branch(n Node, role string, names [3]string, beside string, i
 	if b.body, err = c.branchRule(n, role, names[1], in); err != nil {
 		return b, err
 	}
-	if beside != "" {
-		if b.beside, err = c.branchRule(n, "rule beside the "+role, beside, in); err != nil {
+	if added != "" {
+		if b.added, err = c.branchRule(n, "rule parallel to the "+role, added, in); err != nil {
 			return b, err
 		}
 	}
@@ -231,8 +231,8 @@ func (b *block) together(c *Context, x tensor.Tensor) {
 		b.shortcut.through(c, b, x)
 		return
 	}
-	if b.beside != nil {
-		b.beside.through(c, b, x)
+	if b.embedded != nil {
+		b.embedded.through(c, b, x)
 		return
 	}
 	if !b.parallel {
@@ -261,7 +261,7 @@ func (b *block) together(c *Context, x tensor.Tensor) {
 
 // endsWith reports whether nothing but the block's result reads that of its MLP.
 func (b *block) endsWith(m *mlp) bool {
-	return m.scaled.Param == nil && b.mlp.beside == nil && b.mlp.post == nil && b.mlp.conv == nil && b.experts == nil && b.input == nil && b.streams == nil
+	return m.scaled.Param == nil && b.mlp.added == nil && b.mlp.post == nil && b.mlp.conv == nil && b.experts == nil && b.input == nil && b.streams == nil
 }
 
 // addBranch adds the result of a branch for x to x.
@@ -331,7 +331,7 @@ func (b *branch) forward(c *Context, dst, x tensor.Tensor, bare bool) {
 		b.pre.forward(c, y, x)
 		x = y
 	}
-	if b.beside == nil && b.in == 1 && b.out == 1 {
+	if b.added == nil && b.in == 1 && b.out == 1 {
 		b.body.forward(c, dst, x)
 	} else {
 		b.both(c, dst, x)
@@ -343,14 +343,14 @@ func (b *branch) forward(c *Context, dst, x tensor.Tensor, bare bool) {
 	c.arena.used = mark
 }
 
-// both computes the sum of body and beside, with the factors of body.
+// both computes the sum of body and added, with the factors of body.
 func (b *branch) both(c *Context, dst, x tensor.Tensor) {
 	y := c.arena.take(x.Rows(), x.Cols())
 	c.scaled(y, x, b.in)
 	b.body.forward(c, dst, y)
 	c.scale(dst, b.out)
-	if b.beside != nil {
-		b.beside.forward(c, y, x)
+	if b.added != nil {
+		b.added.forward(c, y, x)
 		c.add(dst, y, 1)
 	}
 }
@@ -375,10 +375,10 @@ func (b *branch) scratch(rows int) int {
 		return 0
 	}
 	n := b.body.scratch(rows)
-	if b.beside != nil {
-		n = max(n, b.beside.scratch(rows))
+	if b.added != nil {
+		n = max(n, b.added.scratch(rows))
 	}
-	if b.beside != nil || b.in != 1 || b.out != 1 {
+	if b.added != nil || b.in != 1 || b.out != 1 {
 		n += floats(rows, b.body.cols())
 	}
 	if b.pre != nil {
@@ -405,8 +405,8 @@ func (b *block) scratch(rows int) int {
 	if b.shortcut != nil {
 		return b.shortcut.scratch(b, rows)
 	}
-	if b.beside != nil {
-		return b.beside.scratch(b, rows)
+	if b.embedded != nil {
+		return b.embedded.scratch(b, rows)
 	}
 	if b.parallel {
 		return 2*floats(rows, b.width) + max(b.attention.scratch(rows), b.mlp.scratch(rows))

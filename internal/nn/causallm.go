@@ -161,8 +161,8 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 	step := &headStep{scale: orOne(s.LogitScale), softcap: s.LogitSoftcap}
 	var nodes []Node
 	var err error
-	if c.program.beside > 0 {
-		width = c.program.beside
+	if c.program.streamWidth > 0 {
+		width = c.program.streamWidth
 	}
 	if s.Norm != "" {
 		final, err := c.child(n, "final norm", s.Norm)

@@ -20,8 +20,8 @@ func (c *compiler) deepRouter(n Node, m *moe) (*deepRouter, error) {
 	if s == nil {
 		return nil, nil
 	}
-	if s.Width < 1 || c.program.width-c.program.beside != s.Width {
-		return nil, at(n.Path, "a router's state of %d channels, want the %d that blocks hand on", s.Width, c.program.width-c.program.beside)
+	if s.Width < 1 || c.program.width-c.program.streamWidth != s.Width {
+		return nil, at(n.Path, "a router's state of %d channels, want the %d that blocks hand on", s.Width, c.program.width-c.program.streamWidth)
 	}
 	d := &deepRouter{spec: s}
 	var err error

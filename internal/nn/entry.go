@@ -16,7 +16,7 @@ func (c *compiler) entry(n Node, s *meta.BlockSpec, b *block) (*entry, error) {
 	if s.Entry == nil {
 		return nil, nil
 	}
-	if !twoBranches(s) || b.beside != nil {
+	if !twoBranches(s) || b.embedded != nil {
 		return nil, at(n.Path, "an entry of a block of another form than two branches in sequence")
 	}
 	e := &entry{scale: orOne(s.Entry.Scale)}

@@ -138,13 +138,13 @@ func (c *compiler) latentQueries(n Node, a *latent, in int) (err error) {
 		}
 		in = a.qDown.out
 	}
-	if a.spec.Gated && !m.QBeside || m.QBeside && (m.QDown == "" || m.QNorm == "") {
+	if a.spec.Gated && !m.QConcat || m.QConcat && (m.QDown == "" || m.QNorm == "") {
 		return at(n.Path, "gates of heads, or a compression before its norm, in queries of another form than both together")
 	}
 	if a.qNorm, err = c.normNamed(n, "norm of the queries", m.QNorm, in); err != nil {
 		return err
 	}
-	if m.QBeside {
+	if m.QConcat {
 		in *= 2
 	}
 	if a.qUp, err = c.linearNamed(n, "queries", m.QUp, in, a.spec.Heads*(a.spec.HeadDim+a.gateDim())); err != nil {
@@ -276,18 +276,18 @@ func (a *latent) queries(c *Context, compressed, x tensor.Tensor) (q, gates tens
 	if a.kvDown != nil {
 		a.kvDown.compute(together, compressed, x, 0)
 	}
-	var beside tensor.Tensor // the result of qNorm and its input
+	var both tensor.Tensor // the result of qNorm and its input
 	if a.qDown != nil {
-		y := c.arena.take(rows, a.qDown.out*a.besides())
-		if a.spec.MLA.QBeside {
-			beside, y = y, y.Columns(a.qDown.out, 2*a.qDown.out)
+		y := c.arena.take(rows, a.qDown.out*a.queryVectors())
+		if a.spec.MLA.QConcat {
+			both, y = y, y.Columns(a.qDown.out, 2*a.qDown.out)
 		}
 		a.qDown.compute(together, y, x, 0)
 		x = y
 	}
 	c.compute()
-	if !beside.IsZero() {
-		y := beside.Columns(0, a.qDown.out)
+	if !both.IsZero() {
+		y := both.Columns(0, a.qDown.out)
 		a.qNorm.forward(c, y, x)
 		x = y
 	} else if a.qNorm != nil {
@@ -296,7 +296,7 @@ func (a *latent) queries(c *Context, compressed, x tensor.Tensor) (q, gates tens
 		x = y
 	}
 	if a.spec.Gated {
-		a.gatedQueries(c, q, gates, beside)
+		a.gatedQueries(c, q, gates, both)
 	} else {
 		a.qUp.forward(c, q, x)
 	}
@@ -307,9 +307,9 @@ func (a *latent) queries(c *Context, compressed, x tensor.Tensor) (q, gates tens
 	return q, gates
 }
 
-// besides returns the number of adjacent vectors with the width of the queries' compression.
-func (a *latent) besides() int {
-	if a.spec.MLA.QBeside {
+// queryVectors returns the number of adjacent vectors with the width of the queries' compression.
+func (a *latent) queryVectors() int {
+	if a.spec.MLA.QConcat {
 		return 2
 	}
 	return 1
@@ -360,9 +360,9 @@ func (a *latent) scratch(rows int) int {
 	s := a.spec
 	down := 0
 	if a.qDown != nil {
-		down += floats(rows, a.qDown.out*a.besides())
+		down += floats(rows, a.qDown.out*a.queryVectors())
 	}
-	if a.qNorm != nil && !s.MLA.QBeside {
+	if a.qNorm != nil && !s.MLA.QConcat {
 		down += floats(rows, a.qNorm.cols())
 	}
 	if s.Gated {

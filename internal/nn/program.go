@@ -34,7 +34,7 @@ type Program struct {
 	chosen        int    // maximum number of positions that an indexer selects for a row; 0 if there is no indexer
 	perLayer      int    // total width of the vectors of meta.PerLayerSpec
 	joins         int    // see Joins
-	beside        int    // width of the embeddings that follow the hidden states; 0 if there are none
+	streamWidth   int    // width of the residual stream, if embeddings or a carry follow it in each row; otherwise 0
 	earlier       int    // maximum number of earlier tokens in an n-gram
 	hashes        int    // maximum number of table rows of a row's n-grams
 	host          string // see HostOnly

@@ -14,7 +14,7 @@ type shortcut struct {
 
 func (c *compiler) shortcut(n Node, s *meta.BlockSpec, b *block) (x *shortcut, err error) {
 	t := s.Second
-	if s.Shortcut == "" || t == nil || b.mlp.pre == nil || b.mlp.post != nil || b.mlp.beside != nil || b.mlp.out != 1 || b.parallel || b.normSums || scalesSums(s) ||
+	if s.Shortcut == "" || t == nil || b.mlp.pre == nil || b.mlp.post != nil || b.mlp.added != nil || b.mlp.out != 1 || b.parallel || b.normSums || scalesSums(s) ||
 		b.streams != nil || b.altUp != nil || s.Experts != nil || s.Input != nil || s.Scalar != "" {
 		return nil, at(n.Path, "a shortcut in a block of another form than four branches behind norms")
 	}
@@ -33,17 +33,17 @@ func (c *compiler) shortcut(n Node, s *meta.BlockSpec, b *block) (x *shortcut, e
 func (s *shortcut) through(c *Context, b *block, x tensor.Tensor) {
 	b.addBranch(c, &b.attention, x)
 	mark := c.arena.used
-	beside := c.arena.passing(x.Rows(), b.width)
+	added := c.arena.passing(x.Rows(), b.width) // the result of the shortcut
 	inner := c.arena.used
 	operand, y := c.arena.take(x.Rows(), b.width), c.arena.passing(x.Rows(), b.width)
 	b.mlp.pre.forward(c, operand, x)
 	b.mlp.body.forward(c, y, operand)
-	s.rule.forward(c, beside, operand)
+	s.rule.forward(c, added, operand)
 	c.add(x, y, 1)
 	c.arena.used = inner
 	b.addBranch(c, &s.attention, x)
 	b.addBranch(c, &s.mlp, x)
-	c.add(x, beside, 1)
+	c.add(x, added, 1)
 	c.arena.used = mark
 }
 

@@ -134,8 +134,8 @@ const (
 
 func (b *block) tiling() tiling {
 	_, mixture := b.mlp.body.(*moe)
-	_, beside := b.mlp.beside.(*moe)
-	mixture = mixture || beside || b.experts != nil
+	_, added := b.mlp.added.(*moe)
+	mixture = mixture || added || b.experts != nil
 	_, heads := b.attention.body.(*mixedAttention)
 	switch {
 	case b.shortcut != nil || heads:

@@ -79,7 +79,7 @@ func TestOnePassReadsEachWeightOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	if !m.BatchLimits().Amortise && m.Plan().DiskBytesPerToken >= 1<<20 {
+	if !m.BatchLimits().Streaming && m.Plan().DiskBytesPerToken >= 1<<20 {
 		t.Error("a model that streams does not say that passes amortise")
 	}
 	pass := func(n int) float64 {

@@ -5,32 +5,32 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// beside is the part of a block whose input rows hold the hidden states followed by the
+// embedded is the part of a block whose input rows hold the hidden states followed by the
 // embeddings, with twice as many channels.
-type beside struct {
+type embedded struct {
 	hidden int
-	lead   *lead // nil if there is none
+	shared *sharedBlock // nil if there is none
 }
 
-// lead computes the term that is added to the input of the only branch of a block; see
-// meta.LeadSpec.
-type lead struct {
+// sharedBlock computes the term that is added to the input of the only branch of a block; see
+// meta.SharedBlockSpec.
+type sharedBlock struct {
 	norm, mlpNorm  *norm
 	attention, mlp rule
 	out            *linear
 }
 
-// beside compiles the parts of a block whose rows have in channels.
-func (c *compiler) beside(n Node, s *meta.BlockSpec, in int) (b *beside, err error) {
+// embedded compiles the parts of a block whose rows have in channels.
+func (c *compiler) embedded(n Node, s *meta.BlockSpec, in int) (b *embedded, err error) {
 	switch {
-	case in != 2*c.program.beside:
-		return nil, at(n.Path, "a block beside embeddings, in a width of %d without them", in)
+	case in != 2*c.program.streamWidth:
+		return nil, at(n.Path, "a block with embeddings after the hidden states, in a width of %d without them", in)
 	case s.Attention == "" || s.MLP != "" || s.Plain != nil || s.Parallel || s.NormSums || s.NormedResidual || s.Streams != nil || s.AltUp != nil || s.Input != nil || s.Scalar != "" || orOne(s.ResidualScale) != 1:
-		return nil, at(n.Path, "embeddings beside a block of another form than one branch")
+		return nil, at(n.Path, "embeddings after the hidden states, in a block of another form than one branch")
 	}
-	b = &beside{hidden: in / 2}
-	if s.Lead != nil {
-		b.lead, err = c.lead(n, s.Lead, in)
+	b = &embedded{hidden: in / 2}
+	if s.Shared != nil {
+		b.shared, err = c.sharedBlock(n, s.Shared, in)
 	}
 	return b, err
 }
@@ -38,11 +38,11 @@ func (c *compiler) beside(n Node, s *meta.BlockSpec, in int) (b *beside, err err
 // behind returns the width of rows with what stands behind hidden states of the given width.
 func (c *compiler) behind(n Node, s *meta.CausalLMSpec, step *embedStep, width int) (int, error) {
 	if s.KeepsEmbeddings {
-		c.program.beside = width / 2
-		c.together("embeddings beside hidden states")
+		c.program.streamWidth = width / 2
+		c.together("embeddings after hidden states")
 	}
 	if step.carry = s.Carry; s.Carry > 0 {
-		if c.program.beside = width; width != step.tokens.dim {
+		if c.program.streamWidth = width; width != step.tokens.dim {
 			return 0, at(n.Path, "%d channels that blocks hand on behind other parts of embeddings", s.Carry)
 		}
 		c.together("channels that blocks hand on")
@@ -50,8 +50,8 @@ func (c *compiler) behind(n Node, s *meta.CausalLMSpec, step *embedStep, width i
 	return width + s.Carry, nil
 }
 
-func (c *compiler) lead(n Node, s *meta.LeadSpec, in int) (l *lead, err error) {
-	l = &lead{}
+func (c *compiler) sharedBlock(n Node, s *meta.SharedBlockSpec, in int) (l *sharedBlock, err error) {
+	l = &sharedBlock{}
 	if l.norm, err = c.normNamed(n, "norm of hidden states and embeddings", s.Norm, in); err != nil {
 		return nil, err
 	}
@@ -75,26 +75,26 @@ func (c *compiler) lead(n Node, s *meta.LeadSpec, in int) (l *lead, err error) {
 		}
 		in = (*r.to).cols()
 	}
-	l.out, err = c.linearNamed(n, "output", s.Out, in, c.program.beside)
+	l.out, err = c.linearNamed(n, "output", s.Out, in, c.program.streamWidth)
 	return l, err
 }
 
 // residual returns the hidden states of x, without the embeddings that follow them.
 func (c *Context) residual(x tensor.Tensor) tensor.Tensor {
-	if c.program.beside == 0 {
+	if c.program.streamWidth == 0 {
 		return x
 	}
-	return columns(x, 0, c.program.beside)
+	return columns(x, 0, c.program.streamWidth)
 }
 
 // through computes x = block(x) for rows of hidden states and embeddings.
-func (b *beside) through(c *Context, of *block, x tensor.Tensor) {
+func (b *embedded) through(c *Context, of *block, x tensor.Tensor) {
 	mark := c.arena.used
 	stream, y := columns(x, 0, b.hidden), c.arena.passing(x.Rows(), b.hidden)
 	operand := stream
-	if b.lead != nil {
+	if b.shared != nil {
 		operand = c.arena.take(x.Rows(), b.hidden)
-		b.lead.forward(c, operand, x)
+		b.shared.forward(c, operand, x)
 		c.add(operand, stream, 1)
 	}
 	of.attention.forward(c, y, operand, false)
@@ -103,7 +103,7 @@ func (b *beside) through(c *Context, of *block, x tensor.Tensor) {
 }
 
 // forward sets dst to the result of the layers for x, the hidden states and embeddings.
-func (l *lead) forward(c *Context, dst, x tensor.Tensor) {
+func (l *sharedBlock) forward(c *Context, dst, x tensor.Tensor) {
 	mark := c.arena.used
 	rows := x.Rows()
 	normed, attended := c.arena.passing(rows, x.Cols()), c.arena.take(rows, l.attention.cols())
@@ -124,9 +124,9 @@ func (l *lead) forward(c *Context, dst, x tensor.Tensor) {
 }
 
 // scratch returns the scratch memory for block of.
-func (b *beside) scratch(of *block, rows int) int {
+func (b *embedded) scratch(of *block, rows int) int {
 	n := of.attention.scratch(rows)
-	if l := b.lead; l != nil {
+	if l := b.shared; l != nil {
 		within := max(l.attention.scratch(rows), floats(rows, l.attention.cols())+floats(rows, l.mlp.cols())+l.mlp.scratch(rows))
 		n = floats(rows, b.hidden) + max(n, floats(rows, 2*b.hidden)+floats(rows, l.attention.cols())+within)
 	}

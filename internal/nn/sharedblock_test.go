@@ -7,8 +7,8 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// TestCompileErrorsOfLeads: if the spec of a block with embeddings as input is wrong, the error names the place.
-func TestCompileErrorsOfLeads(t *testing.T) {
+// TestCompileErrorsOfSharedBlocks: if the spec of a block with embeddings as input is wrong, the error names the place.
+func TestCompileErrorsOfSharedBlocks(t *testing.T) {
 	const layer = "model.layers.1"
 	blockOf := func(m *meta.Module) *meta.BlockSpec { return m.Find(layer).Spec.(*meta.BlockSpec) }
 	for _, test := range []struct {
@@ -16,12 +16,12 @@ func TestCompileErrorsOfLeads(t *testing.T) {
 		edit func(root *meta.Module)
 		want string
 	}{
-		{"no embeddings", func(m *meta.Module) { m.Spec.(*meta.CausalLMSpec).KeepsEmbeddings = false }, "model.layers.0: a block beside embeddings, in a width of 8 without them"},
-		{"a block that is not beside them", func(m *meta.Module) { blockOf(m).BesideEmbeddings = false }, layer + ": a lead without embeddings"},
-		{"a second branch", func(m *meta.Module) { blockOf(m).MLP = "mlp" }, layer + ": embeddings beside a block of another form"},
+		{"no embeddings", func(m *meta.Module) { m.Spec.(*meta.CausalLMSpec).KeepsEmbeddings = false }, "model.layers.0: a block with embeddings after the hidden states, in a width of 8 without them"},
+		{"a block that does not keep them", func(m *meta.Module) { blockOf(m).KeepsEmbeddings = false }, layer + ": a shared block without embeddings"},
+		{"a second branch", func(m *meta.Module) { blockOf(m).MLP = "mlp" }, layer + ": embeddings after the hidden states, in a block of another form"},
 		{"positions", func(m *meta.Module) { m.Spec.(*meta.CausalLMSpec).EmbedNorm = "model.final_layernorm" }, "the root: 2 streams beside positions, norms"},
-		{"no attention", func(m *meta.Module) { blockOf(m).Lead.Attention = "x" }, layer + `: no child "x", which the spec names as attention`},
-		{"a wide output", func(m *meta.Module) { blockOf(m).Lead.MLP = "shared_transformer.self_attn" }, "a linear map of 16 columns on 8"},
+		{"no attention", func(m *meta.Module) { blockOf(m).Shared.Attention = "x" }, layer + `: no child "x", which the spec names as attention`},
+		{"a wide output", func(m *meta.Module) { blockOf(m).Shared.MLP = "shared_transformer.self_attn" }, "a linear map of 16 columns on 8"},
 		{"an adapter of another width", func(m *meta.Module) {
 			m.Find(layer + ".shared_transformer.self_attn").Spec.(*meta.AttentionSpec).QAdapter = "q_proj.x"
 		}, `no child "q_proj.x", which the spec names as adapter`},
