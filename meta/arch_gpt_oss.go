@@ -43,7 +43,7 @@ func (f *fields) gptOSSExperts() *MoESpec {
 	m.Router, m.Experts = "router", "experts"
 	m.Score, m.Act, m.GateOrder, m.Transposed = ScoreTopKSoftmax, ActClampedSwiGLU, GateInterleaved, true
 	m.GateUpBias, m.DownBias = "gate_up_proj_bias", "down_proj_bias"
-	m.Limit = f.clampedSwiGLU()
+	m.Limit, m.Alpha = f.clampedSwiGLU()
 	return m
 }
 

@@ -105,9 +105,7 @@ func (n *inklingLayers) read(f *fields) {
 	m.Router, m.Experts, m.Act, m.Score, m.Renormalise = "gate", "experts", n.act.act, ScoreSigmoid, true
 	m.Correction, m.RouterScale, m.Scale = "e_score_correction_bias", "global_scale", float32(f.positive("route_scale", 8))
 	m.Scored = &ScoredSpec{Name: "shared_experts", Count: f.count("n_shared_experts", 2, 1, maxExperts), Gate: "gate_proj", Up: "up_proj", Down: "down_proj"}
-	if n.experts = m; !f.bool("shared_expert_sink", true) {
-		f.fail("shared_expert_sink", "false is not supported")
-	}
+	n.experts = m
 }
 
 // readTypes reads which layers have a window, and which have an MLP instead of an MoE layer.

@@ -47,7 +47,8 @@ func (d *minimax3) readExperts(f *fields) {
 	m := f.experts("num_local_experts", 128, "num_experts_per_tok", 4)
 	m.Router, m.Experts, m.Shared, m.Correction = "gate", "experts", "shared_experts", "e_score_correction_bias"
 	m.Score, m.Renormalise, m.Act = ScoreSigmoid, true, ActClampedSwiGLU
-	m.Scale, m.Limit = float32(f.positive("routed_scaling_factor", 2)), f.clampedSwiGLU()
+	m.Scale = float32(f.positive("routed_scaling_factor", 2))
+	m.Limit, m.Alpha = f.clampedSwiGLU()
 	d.moe = *m
 }
 
@@ -79,12 +80,25 @@ func (d *minimax3) readIndexer(f *fields) {
 	if d.heads%d.indexer.Heads != 0 {
 		f.fail("index_n_heads", "%d does not divide the %d attention heads", d.indexer.Heads, d.heads)
 	}
-	if d.indexer.HeadDim < d.rope.Dim {
-		f.fail("index_head_dim", "%d, less than the %d channels that rope turns", d.indexer.HeadDim, d.rope.Dim)
+	if n := d.indexer.HeadDim; n < d.rope.Dim {
+		if n%2 != 0 {
+			f.fail("index_head_dim", "%d, an odd number less than the %d channels that rope turns, is not supported", n, d.rope.Dim)
+		}
+		d.indexer.Halves = d.rope.halves(n)
 	}
 	if d.indexer.Local > d.indexer.Count {
 		f.fail("index_local_blocks", "%d of %d blocks", d.indexer.Local, d.indexer.Count)
 	}
+}
+
+// halves returns the ropes of both halves of heads of dim channels, which r rotates as transformers
+// does: with the cosines and sines of the first dim channels of r.
+func (r *RopeSpec) halves(dim int) *[2]RopeSpec {
+	first := *r
+	first.Dim, first.Within = dim, r
+	second := first
+	second.From = dim / 2
+	return &[2]RopeSpec{first, second}
 }
 
 // layersOf returns which layers are of the first of two types: those that the field called name
@@ -105,12 +119,13 @@ func (d *decoder) layersOf(f *fields, name string, flags []bool, all bool, is, o
 	return layers
 }
 
-// clampedSwiGLU reads the limit of ActClampedSwiGLU.
-func (f *fields) clampedSwiGLU() float32 {
-	if alpha := f.float("swiglu_alpha", 1.702); alpha != 1.702 {
-		f.fail("swiglu_alpha", "%v instead of 1.702 is not supported", alpha)
+// clampedSwiGLU reads the limit of ActClampedSwiGLU, and its alpha, which is 0 for the usual one.
+func (f *fields) clampedSwiGLU() (limit, alpha float32) {
+	const usual = 1.702
+	if v := f.positive("swiglu_alpha", usual); v != usual {
+		alpha = float32(v)
 	}
-	return float32(f.positive("swiglu_limit", 7))
+	return float32(f.positive("swiglu_limit", 7)), alpha
 }
 
 func (d *minimax3) attention(b *Builder, i int) {
@@ -148,7 +163,7 @@ func (d *minimax3) mixture(b *Builder) {
 // clampedMLP adds an MLP with gate and up in one projection to m, its scope. Published files have
 // two projections.
 func (d *minimax3) clampedMLP(m *Builder, inner int) {
-	m.Runs(KindMLP, &MLPSpec{Fused: "gate_up_proj", FusedOrder: GateHalves, Down: "down_proj", Act: d.moe.Act, Limit: d.moe.Limit})
+	m.Runs(KindMLP, &MLPSpec{Fused: "gate_up_proj", FusedOrder: GateHalves, Down: "down_proj", Act: d.moe.Act, Limit: d.moe.Limit, Alpha: d.moe.Alpha})
 	up := m.Child("gate_up_proj", "Linear").Runs(KindLinear, &LinearSpec{In: d.hidden, Out: 2 * inner})
 	up.ParamFrom("weight", []int{2 * inner, d.hidden}, []TensorSource{
 		{Tensor: m.path + ".gate_proj.weight", Into: RowRange{0, inner}},

@@ -105,7 +105,8 @@ func (s *step37Layers) readQueries(f *fields) {
 }
 
 // readTypedRopes reads the ropes of both types of layers. Published files have a base and a
-// rotated part of heads per layer, and a scaling for layers with full attention.
+// rotated part of heads per layer, of which the first layer of a type states those of the type, and
+// a scaling for layers with full attention.
 func (s *step37Layers) readTypedRopes(f *fields) {
 	def := ropeDefaults{theta: 10000, partial: 1}
 	if f.object("rope_parameters") != nil {
@@ -114,18 +115,18 @@ func (s *step37Layers) readTypedRopes(f *fields) {
 	}
 	params := map[string]any{}
 	for i, sliding := range s.sliding {
-		kind := map[string]any{"rope_type": "default"}
-		s.ofLayer(f, kind, "rope_theta", "rope_theta", i)
-		s.ofLayer(f, kind, "partial_rotary_factors", "partial_rotary_factor", i)
 		name := "sliding_attention"
 		if !sliding {
 			name = "full_attention"
-			if scaling := f.object("rope_scaling"); scaling != nil {
-				maps.Copy(kind, scaling.values)
-			}
 		}
-		if first, ok := params[name].(map[string]any); ok && fmt.Sprint(first) != fmt.Sprint(kind) {
-			f.fail("rope_theta", "layer %d of type %s differs from the ones before it", i, name)
+		if params[name] != nil {
+			continue // transformers takes the values of the first layer of a type
+		}
+		kind := map[string]any{"rope_type": "default"}
+		s.ofLayer(f, kind, "rope_theta", "rope_theta", i)
+		s.ofLayer(f, kind, "partial_rotary_factors", "partial_rotary_factor", i)
+		if scaling := f.object("rope_scaling"); scaling != nil && !sliding {
+			maps.Copy(kind, scaling.values)
 		}
 		params[name] = kind
 	}

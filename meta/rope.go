@@ -291,6 +291,13 @@ func (r *RopeSpec) Frequencies(length int) (inv []float32, attentionScale float6
 }
 
 func (r *RopeSpec) frequencies(length int) (inv []float32, attentionScale float64) {
+	if r.Within != nil {
+		all, scale := r.Within.frequencies(length)
+		for i := range r.Dim / 2 {
+			inv = append(inv, all[(r.From+i)%len(all)])
+		}
+		return inv, scale
+	}
 	if r.Spread {
 		half := *r
 		half.Dim, half.Spread = r.Dim/2, false

@@ -244,7 +244,8 @@ type MLPSpec struct {
 	// softplus(alpha_n))·(exp(min(x, eps)) - 1 - x) up to 0.
 	XIELU     string
 	InnerNorm string  // norm of the input of Down (BitNet), "" if none
-	Limit     float32 // clamp of ActClampedSiLU and ActSiLUAtMost
+	Limit     float32 // clamp of ActClampedSwiGLU, ActClampedSiLU and ActSiLUAtMost
+	Alpha     float32 // of ActClampedSwiGLU; 0 means 1.702
 	// Sparse replaces the result g of Gate by max(0, g - mean - Cutoff·deviation), with the mean
 	// and the standard deviation of its row (Gemma 3n). The variance is the sum of squares
 	// divided by the length of the row.
@@ -277,8 +278,10 @@ const (
 	ActReLU
 	ActTanh
 	ActSigmoid
-	ActClampedSwiGLU // gpt-oss: with g = min(gate, limit), (clamp(up, ±limit) + 1) · g·sigmoid(1.702 g)
-	ActReLU2         // relu2: the square of relu
+	// ActClampedSwiGLU is gpt-oss's: with g = min(gate, limit), (clamp(up, ±limit) + 1) · g·sigmoid(alpha·g).
+	// alpha is 1.702 unless a spec states another one.
+	ActClampedSwiGLU
+	ActReLU2 // relu2: the square of relu
 	// ActExpRest is exp(min(x, -limit)) - 1 - x for x up to 0, and 0 above: the curved part of
 	// xIELU.
 	ActExpRest
@@ -349,6 +352,7 @@ type MoESpec struct {
 	Reordered bool
 	Act       Activation
 	Limit     float32 // clamp of ActClampedSwiGLU, ActClampedSiLU and ActSiLUAtMost
+	Alpha     float32 // of ActClampedSwiGLU; 0 means 1.702
 }
 
 // RouterSpec is a router with a state of Width channels, which the block hands on to the next (ZAYA). With s' = the state of the block

@@ -220,8 +220,11 @@ type BlockIndexerSpec struct {
 	// "" for none.
 	Q, K, QNorm, KNorm string
 	Heads, HeadDim     int
-	Size               int // positions of a block
-	Count, Local       int // blocks
+	// Halves, if not nil, replaces the attention's rope, for heads of fewer channels than it rotates: the first
+	// half of a head's channels takes the result of the first of two ropes, and the second half that of the second.
+	Halves       *[2]RopeSpec
+	Size         int // positions of a block
+	Count, Local int // blocks
 	// Averaged blocks have one key each, as in transformers' Qwen4ExpTextQSAIndexer. It is KNorm
 	// of the average of K's results for the block's positions, rotated by the first position. The
 	// score of a block is the sum over the indexer's heads of the positive products with this
@@ -239,10 +242,12 @@ type BlockIndexerSpec struct {
 // type does not use are 0.
 type RopeSpec struct {
 	Type        RopeType
-	Theta       float64 // base: frequency n of RopeDefault is Theta^(-2n/Divisor)
-	Dim         int     // rotated channels of a head, an even number: its first, where the attention's spec does not say others
-	Divisor     int     // of the frequencies' exponents; 0 means Dim
-	Interleaved bool    // pairs (2i, 2i+1) instead of (i, i+Dim/2)
+	Theta       float64   // base: frequency n of RopeDefault is Theta^(-2n/Divisor)
+	Dim         int       // rotated channels of a head, an even number: its first, where the attention's spec does not say others
+	Divisor     int       // of the frequencies' exponents; 0 means Dim
+	Interleaved bool      // pairs (2i, 2i+1) instead of (i, i+Dim/2)
+	Within      *RopeSpec // if not nil, the frequencies are those of Within from number From on, and again from its first
+	From        int
 	Spread      bool    // the frequencies are those of Dim/2 channels, and 0 after each
 	Backwards   bool    // rotates by negative angles
 	Shift       int     // of positions: a token has the angles of the one so many before it

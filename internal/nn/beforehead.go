@@ -38,7 +38,7 @@ func (b *beforeHead) apply(c scope, x tensor.Tensor) tensor.Tensor {
 	y := c.arena.take(x.Rows(), x.Cols())
 	b.dense.compute(c, y, x, 0)
 	if c.err == nil {
-		c.activate(y, y, tensor.Tensor{}, b.act, 0)
+		c.activate(y, y, tensor.Tensor{}, gating{act: b.act})
 	}
 	b.norm.compute(c, y, y)
 	return y

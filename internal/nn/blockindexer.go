@@ -20,7 +20,7 @@ type blockChooser interface {
 // blockChooser compiles the indexer of a, whose spec names one.
 func (c *compiler) blockChooser(n Node, a *attention, in int) (blockChooser, error) {
 	s, m := a.spec.Blocks, a.spec
-	if s.Heads < 1 || s.HeadDim < 1 || s.Size < 1 || s.Count < 1 || s.Local < 0 || s.Local > s.Count || m.Rope == nil || m.QueryRope != nil || m.Rope.Dim > s.HeadDim {
+	if s.Heads < 1 || s.HeadDim < 1 || s.Size < 1 || s.Count < 1 || s.Local < 0 || s.Local > s.Count || m.Rope == nil || m.QueryRope != nil || m.Rope.Dim > s.HeadDim && s.Halves == nil || s.Averaged && s.Halves != nil {
 		return nil, at(n.Path, "an indexer of %d heads of %d that chooses %d blocks of %d positions, %d of them near", s.Heads, s.HeadDim, s.Count, s.Size, s.Local)
 	}
 	if m.Window != 0 || m.Chunk != 0 || m.Softcap != 0 || m.Sinks != "" || len(m.Slopes) > 0 || m.Shared || m.NormLast || m.Clip != 0 {
@@ -40,6 +40,7 @@ type blockIndexer struct {
 	blocks       backend.BlockArgs
 	q, k         *linear
 	qNorm, kNorm *norm
+	halves       []int // rope tables of both halves of heads; nil: they have the attention's
 }
 
 func (c *compiler) blockIndexer(n Node, a *attention, in int) (x *blockIndexer, err error) {
@@ -61,6 +62,14 @@ func (c *compiler) blockIndexer(n Node, a *attention, in int) (x *blockIndexer, 
 	if x.kNorm, err = c.normNamed(n, "norm of the indexer's keys", s.KNorm, s.HeadDim); err != nil {
 		return nil, err
 	}
+	if s.Halves != nil {
+		x.halves = make([]int, 2)
+		for i := range x.halves {
+			if x.halves[i], err = c.rope(n.Path, &s.Halves[i], s.HeadDim); err != nil {
+				return nil, err
+			}
+		}
+	}
 	c.usedNext(x.q, x.k, a.gate.of(), a.out)
 	return x, c.cache(n.Path, s.Layer, kvcache.LayerShape{KWidth: s.HeadDim, Heads: 1})
 }
@@ -81,8 +90,8 @@ func (x *blockIndexer) choose(c *Context, a *attention, chosen, hidden tensor.Te
 		x.kNorm.forward(c, keys, keys)
 	}
 	if c.err == nil {
-		c.rotate(a.rope, queries, x.spec.HeadDim)
-		c.rotate(a.rope, keys, x.spec.HeadDim)
+		x.rotate(c, a.rope, queries)
+		x.rotate(c, a.rope, keys)
 		index := c.cacheOf(x.spec.Layer)
 		c.backend.StoreKV(index.KV, keys, tensor.Tensor{}, index.slots)
 		c.backend.(backend.Blocked).ChooseBlocks(chosen, queries, index.KV, index.spans, x.blocks)
@@ -90,10 +99,30 @@ func (x *blockIndexer) choose(c *Context, a *attention, chosen, hidden tensor.Te
 	c.arena.used = mark
 }
 
+// rotate rotates the heads of queries or keys. rope is the table of the attention.
+func (x *blockIndexer) rotate(c *Context, rope int, of tensor.Tensor) {
+	dim := x.spec.HeadDim
+	if x.halves == nil {
+		c.rotate(rope, of, dim)
+		return
+	}
+	first := c.arena.take(of.Rows(), of.Cols())
+	c.copyRows(first, of)
+	c.rotate(x.halves[0], first, dim)
+	c.rotate(x.halves[1], of, dim)
+	for at := 0; at < of.Cols(); at += dim {
+		c.copyRows(of.Columns(at, at+dim/2), first.Columns(at, at+dim/2))
+	}
+}
+
 func (x *blockIndexer) args() (backend.BlockArgs, backend.IndexArgs) {
 	return x.blocks, backend.IndexArgs{}
 }
 
 func (x *blockIndexer) scratch(rows int) int {
-	return floats(rows, x.q.out) + floats(rows, x.k.out) + floats(rows, x.blocks.Heads*x.blocks.Count)
+	n := floats(rows, x.q.out) + floats(rows, x.k.out)
+	if x.halves != nil {
+		n *= 2
+	}
+	return n + floats(rows, x.blocks.Heads*x.blocks.Count)
 }

@@ -69,7 +69,7 @@ func (d *deepRouter) operand(c *Context, x tensor.Tensor) tensor.Tensor {
 	}
 	for _, l := range d.maps {
 		if l.forward(c, y, state); c.err == nil {
-			c.activate(state, y, tensor.Tensor{}, d.spec.Act, 0)
+			c.activate(state, y, tensor.Tensor{}, gating{act: d.spec.Act})
 		}
 	}
 	return state

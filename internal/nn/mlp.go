@@ -9,7 +9,7 @@ import (
 // mlp is down(act(gate(x)) · up(x)), or down(act(up(x))).
 type mlp struct {
 	path        string
-	act         meta.Activation
+	act         gating
 	xielu       *xielu  // replaces act; nil if there is none
 	gate, up    *linear // if not fused; without a gate, act applies to up
 	fused, down *linear
@@ -19,9 +19,8 @@ type mlp struct {
 	inner       int
 	// gateScale multiplies the gate before the activation; scale multiplies the result.
 	gateScale, scale float32
-	scaled           param   // also multiplies the result; empty if there is none
-	limit            float32 // of the activation
-	sparse           bool    // small values of the gate are set to 0
+	scaled           param // also multiplies the result; empty if there is none
+	sparse           bool  // small values of the gate are set to 0
 	cutoff           float32
 }
 
@@ -30,8 +29,8 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &mlp{path: n.Path, act: s.Act, interleaved: s.FusedOrder == meta.GateInterleaved,
-		gateScale: orOne(s.GateScale), scale: orOne(s.Scale), limit: s.Limit, sparse: s.Sparse, cutoff: s.Cutoff}
+	m := &mlp{path: n.Path, act: gating{s.Act, s.Limit, s.Alpha}, interleaved: s.FusedOrder == meta.GateInterleaved,
+		gateScale: orOne(s.GateScale), scale: orOne(s.Scale), sparse: s.Sparse, cutoff: s.Cutoff}
 	if s.Sparse {
 		c.together("sparse gates")
 	}
@@ -183,7 +182,7 @@ func (m *mlp) activated(c scope, gate, up tensor.Tensor) tensor.Tensor {
 	if m.xielu != nil {
 		m.xielu.apply(c.Context, y)
 	} else if y = c.arena.spare(gate); c.err == nil {
-		c.activate(y, gate, up, m.act, m.limit)
+		c.activate(y, gate, up, m.act)
 	}
 	if m.innerNorm != nil && c.err == nil {
 		m.innerNorm.compute(c, y, y)
@@ -191,19 +190,47 @@ func (m *mlp) activated(c scope, gate, up tensor.Tensor) tensor.Tensor {
 	return y
 }
 
-// activate computes dst from the results of an MLP's first projections, as act says. It may
-// overwrite them. dst may be gate. ActSiLUAtMost is composed of other operations: SiLU is above
-// -0.28, so a clamp to ±limit only changes values above limit.
-func (c *Context) activate(dst, gate, up tensor.Tensor, act meta.Activation, limit float32) {
-	if act != meta.ActSiLUAtMost {
-		c.backend.Gate(dst, gate, up, act, limit)
-		return
+// gating is an activation with its constants, as in [meta.MoESpec].
+type gating struct {
+	act          meta.Activation
+	limit, alpha float32
+}
+
+// activate computes dst from the results of an MLP's first projections, as a says. It may
+// overwrite them. dst may be gate.
+func (c *Context) activate(dst, gate, up tensor.Tensor, a gating) {
+	switch {
+	case a.act == meta.ActSiLUAtMost:
+		c.siluAtMost(dst, gate, up, a.limit)
+	case a.act == meta.ActClampedSwiGLU && a.alpha != 0:
+		c.clampedSwiGLU(dst, gate, up, a)
+	default:
+		c.backend.Gate(dst, gate, up, a.act, a.limit)
 	}
+}
+
+// siluAtMost is activate for ActSiLUAtMost. SiLU is above -0.28, so a clamp to ±limit only
+// changes values above limit.
+func (c *Context) siluAtMost(dst, gate, up tensor.Tensor, limit float32) {
 	c.backend.Gate(dst, gate, tensor.Tensor{}, meta.ActSiLU, 0)
 	c.backend.Gate(dst, dst, tensor.Tensor{}, meta.ActClamp, limit)
 	if !up.IsZero() {
 		c.backend.Gate(up, up, tensor.Tensor{}, meta.ActClamp, limit)
 		c.backend.Gate(dst, dst, up, meta.ActNone, 0)
+	}
+}
+
+// clampedSwiGLU is activate for ActClampedSwiGLU with an alpha. With s = alpha/1.702 the factor
+// g·sigmoid(alpha·g) is that of s·g with the usual alpha, divided by s.
+func (c *Context) clampedSwiGLU(dst, gate, up tensor.Tensor, a gating) {
+	s := a.alpha / 1.702
+	c.scale(gate, s)
+	c.backend.Gate(dst, gate, tensor.Tensor{}, a.act, s*a.limit)
+	c.scale(dst, 1/s)
+	if !up.IsZero() {
+		c.backend.Gate(up, up, tensor.Tensor{}, meta.ActClamp, a.limit)
+		c.backend.Gate(up, up, dst, meta.ActNone, 0)
+		c.add(dst, up, 1)
 	}
 }
 

@@ -260,7 +260,7 @@ func (m *moe) ups(c scope, at *lotMemory, experts []int32, s *sharing) {
 			end = last
 		}
 		to := at.to.slice(begin, end)
-		c.activate(at.gated.Slice(begin, end), to.gate, to.up, m.spec.Act, m.spec.Limit)
+		c.activate(at.gated.Slice(begin, end), to.gate, to.up, gating{m.spec.Act, m.spec.Limit, m.spec.Alpha})
 	}
 }
 

@@ -393,8 +393,8 @@ func TestAUsersOwnTree(t *testing.T) {
 	r := reference{w}
 	for i := range 5 {
 		h := r.linear(root.Find("0"), rows{wide(x[6*i : 6*i+6])})
-		h = r.linear(root.Find("3.1"), r.norm(root.Find("3.0"), rows{act(meta.ActGELU, h[0], nil, 0)}))
-		want := r.linear(root.Find("4"), rows{act(meta.ActReLU, h[0], nil, 0)})[0]
+		h = r.linear(root.Find("3.1"), r.norm(root.Find("3.0"), rows{act(meta.ActGELU, h[0], nil, 0, 0)}))
+		want := r.linear(root.Find("4"), rows{act(meta.ActReLU, h[0], nil, 0, 0)})[0]
 		for k, v := range m.context.Hidden().Row(i) {
 			if math.Abs(float64(v)-want[k]) > 1e-5 {
 				t.Errorf("row %d, output %d: %v, want %v", i, k, v, want[k])

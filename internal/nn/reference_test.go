@@ -310,13 +310,16 @@ func softmax64(x []float64) []float64 {
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-func act(a meta.Activation, gate, up []float64, limit float64) []float64 {
+func act(a meta.Activation, gate, up []float64, limit, alpha float64) []float64 {
+	if alpha == 0 {
+		alpha = 1.702
+	}
 	y := make([]float64, len(gate))
 	for i, g := range gate {
 		switch a {
 		case meta.ActClampedSwiGLU:
 			g = min(g, limit)
-			y[i] = (max(min(up[i], limit), -limit) + 1) * g * sigmoid(1.702*g)
+			y[i] = (max(min(up[i], limit), -limit) + 1) * g * sigmoid(alpha*g)
 			continue
 		case meta.ActSiLU:
 			y[i] = g * sigmoid(g)
@@ -349,11 +352,11 @@ func (r reference) feed(m *meta.Module, x rows) rows {
 		switch {
 		case s.Fused != "":
 			gate, up := halves(r.linear(m.Find(s.Fused), one)[0], s.FusedOrder)
-			h[i] = act(s.Act, gate, up, 0)
+			h[i] = act(s.Act, gate, up, 0, 0)
 		case s.Gate != "":
-			h[i] = act(s.Act, r.linear(m.Find(s.Gate), one)[0], r.linear(m.Find(s.Up), one)[0], 0)
+			h[i] = act(s.Act, r.linear(m.Find(s.Gate), one)[0], r.linear(m.Find(s.Up), one)[0], 0, 0)
 		default:
-			h[i] = act(s.Act, r.linear(m.Find(s.Up), one)[0], nil, 0)
+			h[i] = act(s.Act, r.linear(m.Find(s.Up), one)[0], nil, 0, 0)
 		}
 	}
 	return r.linear(m.Find(s.Down), h)
@@ -388,7 +391,7 @@ func (r reference) moe(m *meta.Module, x rows) rows {
 		for n, e := range chosen {
 			both := times(one, slab(s.GateUp, e), slab(s.GateUpBias, e), s.Transposed)[0]
 			gate, up := halves(both, s.GateOrder)
-			h := rows{act(s.Act, gate, up, float64(s.Limit))}
+			h := rows{act(s.Act, gate, up, float64(s.Limit), float64(s.Alpha))}
 			y[i] = plus(rows{y[i]}, times(h, slab(s.Down, e), slab(s.DownBias, e), s.Transposed), shares[n])[0]
 		}
 		if s.Shared != "" {

@@ -351,6 +351,7 @@ func expertCases() []blockCase {
 		{"transposed interleaved experts with biases", with(meta.MoESpec{
 			Count: 4, TopK: 2, Score: meta.ScoreTopKSoftmax, Transposed: true, GateOrder: meta.GateInterleaved, Act: meta.ActClampedSwiGLU, Limit: 1.5,
 		}, true, nil), nil},
+		{"experts with a clamped gate of another alpha", with(meta.MoESpec{Count: 4, TopK: 2, Act: meta.ActClampedSwiGLU, Limit: 0.7, Alpha: 0.4}, false, nil), nil},
 	}
 }
 

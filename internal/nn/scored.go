@@ -92,7 +92,7 @@ func (s *scored) forward(c scope, spec *meta.MoESpec, e int, y, x tensor.Tensor)
 		return
 	}
 	gated := c.arena.spare(gate)
-	c.activate(gated, gate, up, spec.Act, spec.Limit)
+	c.activate(gated, gate, up, gating{spec.Act, spec.Limit, spec.Alpha})
 	s.down.forward(c, e, y, gated)
 }
 

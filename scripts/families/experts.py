@@ -313,7 +313,7 @@ def minimax_m3_vl_text(R):
         (c["rope_parameters"] if "rope_parameters" in c else c)["partial_rotary_factor"] = 0.5
     count = R.choice([1, 2, 3])
     keys = R.choice([keys, keys, 1, c["num_attention_heads"]])
-    index = dict(num_index_heads=keys, index_dim=R.choice([dim, dim + 4, 16]), block_size=R.choice([1, 2, 3, 5]), topk_blocks=count, local_block=R.choice([0, 1, min(2, count)]))
+    index = dict(num_index_heads=keys, index_dim=R.choice([4, 6] if getattr(R, "wide", False) and R.random() < 0.3 else [dim, dim + 4, 16]), block_size=R.choice([1, 2, 3, 5]), topk_blocks=count, local_block=R.choice([0, 1, min(2, count)]))
     sparse, mixture = [k == "minimax_m3_sparse" for k in kinds(R, n, "minimax_m3_sparse", "full_attention")], kinds(R, n, 1, 0)
     if R.random() < 0.5:  # as published
         c["sparse_attention_config"] = dict({f"sparse_{name}": v for name, v in index.items()}, sparse_attention_freq=[int(s) for s in sparse], use_sparse_attention=True)
@@ -321,6 +321,17 @@ def minimax_m3_vl_text(R):
     else:
         c.update(index_n_heads=keys, index_head_dim=index["index_dim"], index_block_size=index["block_size"], index_topk_blocks=count, index_local_blocks=index["local_block"],
                  layer_types=["minimax_m3_sparse" if s else "full_attention" for s in sparse], mlp_layer_types=["sparse" if m else "dense" for m in mixture])
+    return c
+
+
+def minimax_m3_narrow(R):
+    """Its indexer's heads have fewer channels than the rope turns, and its gates another alpha."""
+    c = minimax_m3_vl_text(R)
+    for name in ("rope_parameters", "partial_rotary_factor", "sparse_attention_config", "moe_layer_freq", "mlp_layer_types"):
+        c.pop(name, None)
+    n = c["num_hidden_layers"] = 2
+    c.update(head_dim=8, num_local_experts=2, num_experts_per_tok=1, intermediate_size=8, shared_intermediate_size=6, dense_intermediate_size=6, swiglu_alpha=R.choice([0.9, 3.0]), swiglu_limit=0.5, index_n_heads=c["num_key_value_heads"], index_head_dim=R.choice([4, 6]), index_block_size=2, index_topk_blocks=2,
+             index_local_blocks=1, layer_types=["minimax_m3_sparse"] * n)
     return c
 
 
@@ -354,7 +365,8 @@ def step3p5(R):
     if R.random() < 0.7:
         c["moe_layers_enum"] = R.choice([",".join(map(str, sparse + [n] * ahead)), sparse])
     by_kind = lambda a, b: [a if kind == "full_attention" else b for kind in c["layer_types"]] + [b] * ahead
-    c.update(rope_theta=R.choice([by_kind(50000.0, 1000.0), 10000.0]), rope_scaling=R.choice([full, None]))
+    thetas = [by_kind(50000.0, 1000.0), 10000.0] + ([[R.choice([500.0, 9000.0]) for _ in range(n)]] if getattr(R, "wide", False) else [])
+    c.update(rope_theta=R.choice(thetas), rope_scaling=R.choice([full, None]))
     if R.random() < 0.7:
         c["partial_rotary_factors"] = by_kind(partial, 1.0)
     for name, more in ("layer_types", "sliding_attention"), ("swiglu_limits", 0.0), ("swiglu_limits_shared", 0.0):
@@ -457,6 +469,7 @@ MAKERS = {
         "sliding_attention": dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=R.choice([0.0, 0.5]))}), [1]),
     "minimax_m2": (minimax_m2, [1, 2]),
     "minimax_m3_vl_text": (minimax_m3_vl_text, [6, 7]),
+    "minimax_m3_narrow": (minimax_m3_narrow, [1]),
     "olmoe": (olmoe, [1]),
     "phimoe": (phimoe, [1, 2, 3]),
     "qwen2_moe": (qwen2_moe, [1, 2]),

@@ -33,7 +33,7 @@ var leftToTheCPU = reasons(map[string][]string{
 	"learned frequencies of rope":       {"family-mistral-large4-76", "family-mistral-large4-77"},
 	"time and channel mixes":            {"family-rwkv-1", "family-rwkv-2"},
 	"lightning attention":               {"family-minimax-1", "family-minimax-2"},
-	"sparse attention":                  {"family-axk2-15", "family-axk2-6", "family-deepseek-v32-1", "family-deepseek-v32-2", "family-dots3-note-3", "family-glm-moe-dsa-1", "family-glm-moe-dsa-2", "family-minimax-m3-vl-1", "family-minimax-m3-vl-text-6", "family-minimax-m3-vl-text-7"},
+	"sparse attention":                  {"family-axk2-15", "family-axk2-6", "family-deepseek-v32-1", "family-deepseek-v32-2", "family-dots3-note-3", "family-glm-moe-dsa-1", "family-glm-moe-dsa-2", "family-minimax-m3-narrow-1", "family-minimax-m3-vl-1", "family-minimax-m3-vl-text-6", "family-minimax-m3-vl-text-7"},
 	"weights in awq":                    {"small-llama-awq4"},
 	"weights in bitsandbytes fp4":       {"small-llama-bnb-fp4"},
 	"weights in bitsandbytes int8":      {"small-llama-bnb-int8"},
