@@ -37,7 +37,7 @@ func Flag(b bool) int64 {
 	return 0
 }
 
-// Stagger returns a distance close to apart at which six or eight streams do not reach new pages
+// Stagger returns a distance close to apart at which three to eight streams do not reach new pages
 // of memory at the same time. Within a page the hardware prefetcher starts only after some ten
 // lines were requested. Each of those lines occupies one of the few fill buffers for as long as
 // memory takes.

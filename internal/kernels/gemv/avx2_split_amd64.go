@@ -11,16 +11,16 @@ import (
 )
 
 //go:noescape
-func avx2MulSplit1(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
+func avx2MulSplit1(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
 
 //go:noescape
-func avx2MulSplit2(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
+func avx2MulSplit2(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
 
 //go:noescape
-func avx2MulSplit4(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
+func avx2MulSplit4(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
 
 //go:noescape
-func avx2MulSplit8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, rows int64, flags int64)
+func avx2MulSplit8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
 
 //go:noescape
 func avx2Split(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)

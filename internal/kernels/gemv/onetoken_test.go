@@ -108,3 +108,32 @@ func BenchmarkFewTokens(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkSplitTokens is products of split tokens with weights from memory, in units and pieces as
+// splitDot of the CPU backend has them.
+func BenchmarkSplitTokens(b *testing.B) {
+	data := kerneltest.Uncached(b)
+	for _, set := range kerneltest.Variants() {
+		if !set.GEMV.HasSplit() {
+			continue
+		}
+		for _, n := range []int{1024, 2048, 5632} {
+			for _, tokens := range []int{4, 8} {
+				tokens = set.GEMV.SplitGroup(tokens)
+				b.Run(fmt.Sprintf("%s/%d/%d", set.Name, n, tokens), func(b *testing.B) {
+					rows := (192 << 10) / (2 * n) / 12 * 12
+					step := mat.CeilDiv(n/gemv.SplitBlock, mat.CeilDiv(n/gemv.SplitBlock, (24<<10)/(4*tokens*gemv.SplitBlock))) * gemv.SplitBlock
+					x, y, sums := make([]float32, tokens*n), make([]float32, rows*tokens), make([]float32, set.GEMV.SplitSums(rows, tokens))
+					kerneltest.BesideReads(b, data, func(w []byte) {
+						for ; len(w) >= 4*rows*n; w = w[2*rows*n:] {
+							for k := 0; k < n; k += step {
+								part := min(step, n-k)
+								set.GEMV.MulSplit(gemv.SplitProduct{Y: mat.Floats{V: y, Stride: rows}, W: mat.Weights{Data: w[2*k:], Stride: 2 * n, Format: mat.BFloat16}, X: x[k*tokens:], Sums: sums, Rows: rows, Tokens: tokens, N: part, K: k, Last: k+part == n})
+							}
+						}
+					})
+				})
+			}
+		}
+	}
+}

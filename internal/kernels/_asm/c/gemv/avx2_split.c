@@ -22,36 +22,37 @@ INLINE void add(__m256 *acc, __m256 a, __m256 b) { __asm__ volatile("vfmadd231ps
 
 #define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
 
-// rows_of adds n columns, whole blocks, of R rows for T tokens to sums. flags: 1 if the sums begin
-// at 0, 2 if they end. The tokens are those of a group of G, from number begin on. Each half of a
-// group prefetches half of the next rows. It returns the address of the weights of the next rows.
-INLINE const uint8_t *rows_of(int R, int T, int G, int begin, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags) {
-  const int64_t ws3 = times(ws, 3);
-  const uint8_t *x = *tokens, *next = w + ws3;
+// rows_of adds n columns, whole blocks, of R rows for T tokens to sums. counts is 4 rows, plus 1 if
+// the sums begin at 0, plus 2 if they end. The tokens are those of a group of G, from number begin
+// on. Meanwhile it prefetches as many lines: of three distant streams sp bytes apart (the first
+// half of a group of 8 fetches two of them), or with four rows of one. It returns the address of
+// the weights of the next rows.
+INLINE const uint8_t *rows_of(int R, int T, int G, int begin, const uint8_t *w, int64_t ws, const uint8_t **tokens, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, const uint8_t **stream, int64_t sp) {
+  const int64_t ws3 = R == 4 ? times(ws, 3) : 0;
+  const int first = begin ? 2 : 0, lines = G == T ? R : R == 3 ? 2 - begin / 4 : !begin; // of each 32 columns
+  const uint8_t *x = *tokens, *far = *stream;
   int64_t left = n;
   __m256 acc[12]; // row r of token t is t R + r
-  if (flags & 1) {
+  if (counts & 1) {
     UNROLL for (int i = 0; i < R * T; i++) acc[i] = _mm256_setzero_ps();
   } else {
     UNROLL for (int i = 0; i < R * T; i++) acc[i] = _mm256_loadu_ps((const float *)sums + 8 * i);
   }
   ROLLED for (; left > 0; left -= 32, OPAQUE(left)) {
     UNROLL for (int i = 0; i < 4; i++) {
-      OPAQUE(w), OPAQUE(x);
-      if (G > T) OPAQUE(next);
+      OPAQUE(w), OPAQUE(x), OPAQUE(far);
       __m256 a[4];
-      UNROLL for (int r = 0; r < R; r++) {
-        a[r] = half(_mm256_loadu_si256((const __m256i *)(ROW(r) + i / 2 * 32)), i % 2);
-        if (G == T ? i == 0 : begin ? i == 0 && r == 2 : i == r && r < 2) _mm_prefetch(G == T ? ROW(r) + AHEAD : next + r * ws, _MM_HINT_T0);
-      }
+      UNROLL for (int r = 0; r < R; r++) a[r] = half(_mm256_loadu_si256((const __m256i *)(ROW(r) + i / 2 * 32)), i % 2);
+      if (i < lines) _mm_prefetch(R == 4 ? far + 64 * i : far + (first + i) * sp, _MM_HINT_T1);
       UNROLL for (int t = 0; t < T; t++) {
         const __m256 in = _mm256_loadu_ps((const float *)(x + 128 * (begin + t) + i % 2 * 64 + i / 2 * 32));
         UNROLL for (int r = 0; r < R; r++) add(&acc[t * R + r], a[r], in);
       }
     }
-    w += 64, x += 128 * G, next += 64;
+    w += 64, x += 128 * G, far += R == 4 ? 256 : 64;
   }
-  if (flags & 2) {
+  if (begin + T == G) *stream = far;
+  if (counts & 2) {
     UNROLL for (int t = 0; t < T; t++) {
       __m256 *own = acc + t * R;
       if (R == 4) _mm_storeu_ps((float *)y, folds(own[0], own[1], own[2], own[3]));
@@ -70,31 +71,33 @@ INLINE const uint8_t *rows_of(int R, int T, int G, int begin, const uint8_t *w, 
 }
 
 // group computes R rows of weights for a group of G tokens, four at a time.
-INLINE const uint8_t *group(int R, int G, const uint8_t *w, int64_t ws, const uint8_t **x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t flags) {
+INLINE const uint8_t *group(int R, int G, const uint8_t *w, int64_t ws, const uint8_t **x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, const uint8_t **stream, int64_t sp) {
   if (G == 8) {
-    rows_of(R, 4, G, 0, w, ws, x, sums, y, ys, n, flags);
+    rows_of(R, 4, G, 0, w, ws, x, sums, y, ys, n, counts, stream, sp);
     OPAQUE(ws);
-    return rows_of(R, 4, G, 4, w, ws, x, sums + 128 * R, y + times(ys, 4), ys, n, flags);
+    return rows_of(R, 4, G, 4, w, ws, x, sums + 128 * R, y + times(ys, 4), ys, n, counts, stream, sp);
   }
-  return rows_of(R, G, G, 0, w, ws, x, sums, y, ys, n, flags);
+  return rows_of(R, G, G, 0, w, ws, x, sums, y, ys, n, counts, stream, sp);
 }
 
-// mul_split computes rows of weights for a group of T tokens.
-INLINE void mul_split(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) {
+// mul_split computes rows of weights for a group of T tokens. The streams that it prefetches begin
+// far bytes behind w.
+INLINE void mul_split(int T, const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, int64_t far, int64_t sp) {
   const int R = T >= 4 ? 3 : T == 2 ? 4 : 1; // One has whole rows of one token
-  ROLLED for (; rows >= R; rows -= R, OPAQUE(rows)) {
-    w = group(R, T, w, ws, &x, sums, y, ys, n, flags);
+  const uint8_t *stream = w + far;
+  ROLLED for (; counts >= 4 * R; counts -= 4 * R, OPAQUE(counts)) {
+    w = group(R, T, w, ws, &x, sums, y, ys, n, counts, &stream, sp);
     sums += 32 * R * T, y += 4 * R;
   }
-  ROLLED for (; rows > 0; rows--, OPAQUE(rows)) {
-    w = group(1, T, w, ws, &x, sums, y, ys, n, flags);
+  ROLLED for (; counts >= 4; counts -= 4, OPAQUE(counts)) {
+    w = group(1, T, w, ws, &x, sums, y, ys, n, counts, &stream, sp);
     sums += 32 * T, y += 4;
   }
 }
 
-#define SPLIT(T)                                                                                                                                       \
-  KERNEL avx2MulSplit##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t rows, int64_t flags) { \
-    mul_split(T, w, ws, x, sums, y, ys, n, rows, flags);                                                                                                   \
+#define SPLIT(T)                                                                                                                                                    \
+  KERNEL avx2MulSplit##T(const uint8_t *w, int64_t ws, const uint8_t *x, uint8_t *sums, uint8_t *y, int64_t ys, int64_t n, int64_t counts, int64_t far, int64_t sp) { \
+    mul_split(T, w, ws, x, sums, y, ys, n, counts, far, sp);                                                                                                         \
   }
 SPLIT(1) SPLIT(2) SPLIT(4) SPLIT(8)
 
