@@ -2,12 +2,16 @@ package api
 
 import (
 	"container/list"
+	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/heftai/heft/api/wire"
 )
 
 const (
@@ -25,10 +29,11 @@ const (
 	grace = 250 * time.Millisecond
 )
 
-// connections limits two numbers: connections without a request, whether new or idle, by the memory
-// for requests; and all connections, by the file descriptors that the process may open. At a limit
-// no connection is accepted until another one ends, or is closed because it has waited for a
-// request longer than grace. Until then clients wait in the system's queue, and answers close their
+// connections limits two numbers: connections without a request, by the memory for requests; and all
+// connections, by the file descriptors that the process may open. A connection without a request is
+// new or idle, or its request is answered and the client still sends the body. At a limit no
+// connection is accepted until another one ends, or is closed because it has been without a request
+// longer than grace. Until then clients wait in the system's queue, and answers close their
 // connections. Connections with a request are limited by the memory for requests.
 type connections struct {
 	most int // maximum without a request
@@ -63,14 +68,56 @@ func newConnections(requestMemory int64, descriptors int) *connections {
 	return c
 }
 
-// handler closes connections after the answer while other connections wait to be accepted.
+type connectionKey struct{}
+
+// withConnection returns the base context of a connection's requests.
+func withConnection(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(limitBuffer(ctx, conn), connectionKey{}, conn)
+}
+
+// handler closes connections after the answer while other connections wait to be accepted. It notes
+// answered requests whose body has not arrived yet.
 func (c *connections) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.crowded.Load() {
 			w.Header().Set("Connection", "close")
 		}
+		conn, known := r.Context().Value(connectionKey{}).(net.Conn)
+		if !known || r.ProtoMajor >= 2 || r.Body == nil || r.Body == http.NoBody {
+			next.ServeHTTP(w, r)
+			return
+		}
+		r = r.WithContext(wire.WithLinger(r.Context(), func() { c.lingers(conn) }))
+		body := &notedBody{ReadCloser: r.Body}
+		r.Body = body
 		next.ServeHTTP(w, r)
+		if !body.ended {
+			c.lingers(conn) // net/http reads the rest
+		}
 	})
+}
+
+// notedBody notes whether a body was read to its end.
+type notedBody struct {
+	io.ReadCloser
+	ended bool
+}
+
+// Read implements io.Reader.
+func (b *notedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ended = b.ended || err == io.EOF
+	return n, err
+}
+
+// lingers notes that the request of conn is answered, but its body has not arrived. The memory of
+// the request is released, so the connection counts as one without a request.
+func (c *connections) lingers(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at[conn] == nil && !c.closed[conn] {
+		c.wait(conn)
+	}
 }
 
 // note is the server's ConnState callback. For a new connection it blocks until there is room;

@@ -25,7 +25,7 @@ func NewServer(m *generate.Model, o Options) *http.Server {
 	t := o.Timeouts.withDefaults()
 	c := newConnections(newService(m, o).Requests.Bytes, topology.FreeDescriptors())
 	return &http.Server{Handler: c.handler(New(m, o)), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle,
-		BaseContext: noteListener, ConnContext: limitBuffer, ConnState: c.note}
+		BaseContext: noteListener, ConnContext: withConnection, ConnState: c.note}
 }
 
 // Serve serves m on l until ctx ends. It answers requests at once. Unless o.Lazy is set, it reads

@@ -274,6 +274,42 @@ func TestAWaitingRequestNoticesThatItsClientDisconnected(t *testing.T) {
 	a.end()
 }
 
+// TestRequestsThatWaitForMemoryAreBounded: each waited ten seconds with a connection that no plan counted.
+func TestRequestsThatWaitForMemoryAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(9<<10, nil)
+		first, _ := m.claim(t.Context(), 4<<10)
+		ends := make(chan time.Time, fewWaits)
+		begin := time.Now()
+		for range fewWaits {
+			go func() { m.claim(t.Context(), 4<<10); ends <- time.Now() }()
+		}
+		synctest.Wait()
+		if _, ok := m.claim(t.Context(), 1<<10); ok || time.Since(begin) != 0 {
+			t.Errorf("a request beyond %d that wait: admitted %v after %v, want it rejected at once", fewWaits, ok, time.Since(begin))
+		}
+		for range fewWaits {
+			if at := <-ends; at.Sub(begin) != roomWait {
+				t.Errorf("a request waited %v, want %v", at.Sub(begin), roomWait)
+			}
+		}
+		first.end()
+		if _, ok := m.claim(t.Context(), 1<<10); !ok {
+			t.Error("no request is admitted when none waits")
+		}
+	})
+}
+
+// TestAStreamOfHTTP2DoesNotWaitForItsRejectedBody: thousands of streams of a connection could wait for bodies.
+func TestAStreamOfHTTP2DoesNotWaitForItsRejectedBody(t *testing.T) {
+	r := httptest.NewRequest("POST", "/", failing{strings.NewReader("x"), errors.New("read")})
+	r.ProtoMajor = 2
+	RejectUnread(httptest.NewRecorder(), r, plain, errFull())
+	if rest, _ := io.ReadAll(r.Body); len(rest) != 1 {
+		t.Error("the body was read")
+	}
+}
+
 // claimOrFail is claim with the error that Limit answers with.
 func (m *Memory) claimOrFail(ctx context.Context, n int64) error {
 	r := httptest.NewRequestWithContext(ctx, "POST", "/", strings.NewReader(strings.Repeat("x", int(n))))

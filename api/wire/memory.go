@@ -27,6 +27,9 @@ const (
 	cacheShare = 8
 	// garbageShare: at most 1/garbageShare of the memory may be garbage before it is collected.
 	garbageShare = 4
+	// waitShare: requests that wait for memory take at most 1/waitShare of it in their connections,
+	// waitBytes each. At least fewWaits requests may wait.
+	waitShare, waitBytes, fewWaits = 16, 16 << 10, 256
 )
 
 // Memory limits the memory of all requests together: bodies, decoded fields, and answers that wait
@@ -40,6 +43,7 @@ type Memory struct {
 	held, work pool
 
 	mu         sync.Mutex
+	waiting    int   // new requests that wait for memory
 	cached     int64 // bytes of caches that outlive requests
 	admitted   int64 // limit of the total for new requests
 	garbage    int64
@@ -217,12 +221,33 @@ func ClaimOf(ctx context.Context) *Claim {
 	return c
 }
 
-// claim reserves n bytes for a new request.
+// claim reserves n bytes for a new request. It fails at once if too many requests wait.
 func (m *Memory) claim(ctx context.Context, n int64) (*Claim, bool) {
+	if !m.enqueue() {
+		return nil, false
+	}
+	defer m.dequeue()
 	if !m.admit(ctx, n) || !m.take(ctx, &m.held, n, m.wait) {
 		return nil, false
 	}
 	return &Claim{m: m, ctx: ctx, held: n}, true
+}
+
+// enqueue counts a new request, and reports whether it may wait for memory.
+func (m *Memory) enqueue() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.waiting >= max(fewWaits, int(m.limit/waitShare/waitBytes)) {
+		return false
+	}
+	m.waiting++
+	return true
+}
+
+func (m *Memory) dequeue() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting--
 }
 
 // Keep reserves n more bytes until the request is answered. It does not wait, because other
