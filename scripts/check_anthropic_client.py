@@ -1,9 +1,10 @@
 """Uses a server as users of Anthropic's client do. Called by check-anthropic-client.sh."""
-import pathlib, re, shutil, signal, subprocess, sys, tempfile, threading
+import pathlib, shutil, signal, sys, tempfile
 
 import anthropic
 
-KEY = "check-key"
+from checked_server import KEY, expect, start
+
 COLD = {"temperature": 0}  # a field that newer versions of the client do not name
 HELLO = [{"role": "user", "content": "Hi"}]
 TOOLS = [{"name": "weather", "description": "What it is like.", "input_schema": {
@@ -15,25 +16,6 @@ TEMPLATE = """{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in 
 {"name": {{ c.function.name | tojson }}, "arguments": {{ c.function.arguments | tojson }}}
 </tool_call>{% endfor %}<|end|>
 {% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"""
-
-
-def start(serve, folder):
-    """The server's process and address; port 0 lets it choose, and its log says which."""
-    p = subprocess.Popen([serve, "--model", folder, "--port", "0", "--api-key", KEY], stderr=subprocess.PIPE, text=True)
-    log = []
-    for line in p.stderr:
-        log.append(line)
-        found = re.search(r"at=(http://127\.0\.0\.1:\d+)", line)
-        if found:
-            threading.Thread(target=lambda: log.extend(p.stderr), daemon=True).start()
-            return p, found.group(1), log
-    sys.exit("the server ended:\n" + "".join(log))
-
-
-def expect(what, ok, seen=None):
-    if not ok:
-        raise AssertionError(f"{what}: {seen!r}")
-    print("ok", what)
 
 
 def refused(what, error, kind, call):
@@ -96,7 +78,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree("loader/demo/model", folder, dirs_exist_ok=True)
         pathlib.Path(folder, "chat_template.jinja").write_text(TEMPLATE)
-        server, url, log = start(sys.argv[1], folder)
+        server, url, log = start(sys.argv[1], "--model", folder)
         try:
             print("anthropic", anthropic.__version__, "talks to", url)
             with anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0, timeout=60) as client:

@@ -1,9 +1,10 @@
 """Uses a server as users of Ollama's Python client do. Called by check-ollama-client.sh."""
-import pathlib, re, shutil, signal, subprocess, sys, tempfile, threading
+import pathlib, re, shutil, signal, sys, tempfile
 
 import ollama
 
-KEY = "check-key"
+from checked_server import KEY, expect, start
+
 # How the demo model would write calls.
 TEMPLATE = """{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|{{ m.role }}|>{{ m.content or '' }}
 {%- for c in m.tool_calls or [] %}
@@ -23,24 +24,6 @@ def weather(city: str) -> str:
       city: where
     """
     return "rain in " + city
-
-
-def expect(what, ok, seen=None):
-    if not ok:
-        raise AssertionError(f"{what}: {seen!r}")
-    print("ok", what)
-
-
-def start(serve, folder):
-    p = subprocess.Popen([serve, "--model", folder, "--port", "0", "--api-key", KEY], stderr=subprocess.PIPE, text=True)
-    log = []
-    for line in p.stderr:
-        log.append(line)
-        found = re.search(r"at=(http://127\.0\.0\.1:\d+)", line)
-        if found:
-            threading.Thread(target=lambda: log.extend(p.stderr), daemon=True).start()
-            return p, found.group(1), log
-    sys.exit("the server ended:\n" + "".join(log))
 
 
 def answers(client, name):
@@ -100,7 +83,7 @@ def main(serve):
         folder = pathlib.Path(folder, "tools")
         shutil.copytree("loader/demo/model", folder)
         (folder / "chat_template.jinja").write_text(TEMPLATE)
-        p, base, log = start(serve, str(folder))
+        p, base, log = start(serve, "--model", str(folder))
         try:
             client = ollama.Client(host=base, headers={"Authorization": "Bearer " + KEY})
             name = client.list().models[0].model

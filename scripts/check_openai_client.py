@@ -1,29 +1,10 @@
 """Uses a server as users of the official OpenAI client do. Called by check-openai-client.sh."""
-import io, json, re, signal, subprocess, sys, tempfile, threading, time
+import io, json, signal, sys, tempfile, time
 from typing import Literal
 
 import openai
 
-KEY = "check-key"
-
-
-def start(serve, store):
-    """The server's process and address; port 0 lets it choose, and its log says which."""
-    p = subprocess.Popen([serve, "--port", "0", "--api-key", KEY, "--store", store], stderr=subprocess.PIPE, text=True)
-    log = []
-    for line in p.stderr:
-        log.append(line)
-        found = re.search(r"at=(http://127\.0\.0\.1:\d+)", line)
-        if found:
-            threading.Thread(target=lambda: log.extend(p.stderr), daemon=True).start()
-            return p, found.group(1), log
-    sys.exit("the server ended:\n" + "".join(log))
-
-
-def expect(what, ok, seen=None):
-    if not ok:
-        raise AssertionError(f"{what}: {seen!r}")
-    print("ok", what)
+from checked_server import KEY, expect, start
 
 
 def refused(what, error, code, call):
@@ -169,7 +150,7 @@ def batches(client, name):
 
 def main():
     store = tempfile.TemporaryDirectory()
-    server, url, log = start(sys.argv[1], store.name)
+    server, url, log = start(sys.argv[1], "--store", store.name)
     try:
         print("openai", openai.__version__, "talks to", url)
         client = openai.OpenAI(base_url=url + "/v1", api_key=KEY, max_retries=0, timeout=60)

@@ -100,29 +100,21 @@ func sameAmongOthers(t *testing.T, adapters []*Adapter, order []int, rows func(.
 func TestAdaptersAddToEveryKindOfBlock(t *testing.T) {
 	const n = 7
 	x := tensor.Floats(noise("x", n*testWidth, 1, 0), n, testWidth)
-	for _, test := range blockCases() {
-		t.Run(test.name, func(t *testing.T) {
-			b := meta.NewBuilder("Block", meta.Float32)
-			test.build(b)
-			root, err := b.Build()
-			if err != nil {
-				t.Fatal(err)
-			}
-			w := newRandom(root)
-			m := newMachine(t, root, w, Limits{Rows: 4 * n}, 16)
-			sources := []*lora.Adapter{madeUp(root, m.program, "first", 3), madeUp(root, m.program, "second", 1)}
-			adapters := append(bound(t, m, sources...), nil)
-			rows := func(a ...*Adapter) [][]float32 { return runAdapted(t, m, x, a...) }
-			want := [][]float32{rows(adapters[0])[0], rows(adapters[1])[0], rows(nil)[0]}
-			sameBits(t, "no adapter", want[2], runChunks(t, root, w, x, n))
-			for k, from := range sources {
-				nearReference(t, fmt.Sprintf("adapter %d, ", k), root, merged(t, root, w, from), x, want[k], 4e-5)
-			}
-			for _, order := range [][]int{{0, 1, 2}, {2, 1, 0, 1}, {1, 2, 1}, {0, 0}} {
-				sameAmongOthers(t, adapters, order, rows, want)
-			}
-		})
-	}
+	eachBlock(t, func(t *testing.T, _ blockCase, root *meta.Module) {
+		w := newRandom(root)
+		m := newMachine(t, root, w, Limits{Rows: 4 * n}, 16)
+		sources := []*lora.Adapter{madeUp(root, m.program, "first", 3), madeUp(root, m.program, "second", 1)}
+		adapters := append(bound(t, m, sources...), nil)
+		rows := func(a ...*Adapter) [][]float32 { return runAdapted(t, m, x, a...) }
+		want := [][]float32{rows(adapters[0])[0], rows(adapters[1])[0], rows(nil)[0]}
+		sameBits(t, "no adapter", want[2], runChunks(t, root, w, x, n))
+		for k, from := range sources {
+			nearReference(t, fmt.Sprintf("adapter %d, ", k), root, merged(t, root, w, from), x, want[k], 4e-5)
+		}
+		for _, order := range [][]int{{0, 1, 2}, {2, 1, 0, 1}, {1, 2, 1}, {0, 0}} {
+			sameAmongOthers(t, adapters, order, rows, want)
+		}
+	})
 }
 
 // runAdapted runs the rows of x once for each adapter, in one pass, and returns the results.

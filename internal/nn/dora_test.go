@@ -69,36 +69,28 @@ func whole(m *machine) *lora.Adapter {
 func TestMagnitudesAndWholeModulesInEveryKindOfBlock(t *testing.T) {
 	const n = 7
 	x := tensor.Floats(noise("x", n*testWidth, 1, 0), n, testWidth)
-	for _, test := range blockCases() {
-		t.Run(test.name, func(t *testing.T) {
-			b := meta.NewBuilder("Block", meta.Float32)
-			test.build(b)
-			root, err := b.Build()
-			if err != nil {
-				t.Fatal(err)
-			}
-			w := newRandom(root)
-			m := newMachine(t, root, w, Limits{Rows: 4 * n}, 16)
-			sources := []*lora.Adapter{magnified(t, root, m, w, madeUp(root, m.program, "first", 3)), whole(m)}
-			if len(sources[0].Pairs) == 0 {
-				t.Error("no linear map of this block takes magnitudes")
-			}
-			adapters := append(bound(t, m, sources...), nil)
-			rows := func(a ...*Adapter) [][]float32 { return runAdapted(t, m, x, a...) }
-			want := [][]float32{rows(adapters[0])[0], rows(adapters[1])[0], rows(nil)[0]}
-			references := []*random{merged(t, root, w, sources[0]), newRandom(root)}
-			for i := range sources[1].Saved {
-				s := &sources[1].Saved[i]
-				references[1].values[root.Find(s.Path).Param(s.Param).Resolve()] = slices.Clone(s.F32())
-			}
-			for k, weights := range references {
-				nearReference(t, fmt.Sprintf("adapter %d, ", k), root, weights, x, want[k], 4e-5)
-			}
-			for _, order := range [][]int{{0, 1, 2}, {2, 1, 0, 1}, {1, 2, 1}, {1, 1}, {0, 0}} {
-				sameAmongOthers(t, adapters, order, rows, want)
-			}
-		})
-	}
+	eachBlock(t, func(t *testing.T, _ blockCase, root *meta.Module) {
+		w := newRandom(root)
+		m := newMachine(t, root, w, Limits{Rows: 4 * n}, 16)
+		sources := []*lora.Adapter{magnified(t, root, m, w, madeUp(root, m.program, "first", 3)), whole(m)}
+		if len(sources[0].Pairs) == 0 {
+			t.Error("no linear map of this block takes magnitudes")
+		}
+		adapters := append(bound(t, m, sources...), nil)
+		rows := func(a ...*Adapter) [][]float32 { return runAdapted(t, m, x, a...) }
+		want := [][]float32{rows(adapters[0])[0], rows(adapters[1])[0], rows(nil)[0]}
+		references := []*random{merged(t, root, w, sources[0]), newRandom(root)}
+		for i := range sources[1].Saved {
+			s := &sources[1].Saved[i]
+			references[1].values[root.Find(s.Path).Param(s.Param).Resolve()] = slices.Clone(s.F32())
+		}
+		for k, weights := range references {
+			nearReference(t, fmt.Sprintf("adapter %d, ", k), root, weights, x, want[k], 4e-5)
+		}
+		for _, order := range [][]int{{0, 1, 2}, {2, 1, 0, 1}, {1, 2, 1}, {1, 1}, {0, 0}} {
+			sameAmongOthers(t, adapters, order, rows, want)
+		}
+	})
 }
 
 // TestAPassWithMagnitudesAllocatesNothing holds law 5 for DoRA and whole modules.

@@ -111,6 +111,13 @@ func blockCases() []blockCase {
 	return slices.Concat(wiringCases(), headNormCases(), projectionCases(), latentCases(), groupedCases(), expertCases())
 }
 
+// eachBlock runs a test for a block of each case.
+func eachBlock(t *testing.T, test func(t *testing.T, c blockCase, root *meta.Module)) {
+	for _, c := range blockCases() {
+		t.Run(c.name, func(t *testing.T) { test(t, c, build(t, c.build)) })
+	}
+}
+
 func wiringCases() []blockCase {
 	return []blockCase{
 		{"pre-norm", func(b *meta.Builder) {
@@ -359,28 +366,20 @@ func expertCases() []blockCase {
 func TestRulesAgainstReference(t *testing.T) {
 	const n = 13
 	x := tensor.Floats(noise("input", n*testWidth, 1, 0), n, testWidth)
-	for _, test := range blockCases() {
-		t.Run(test.name, func(t *testing.T) {
-			b := meta.NewBuilder("Block", meta.Float32)
-			test.build(b)
-			root, err := b.Build()
-			if err != nil {
-				t.Fatal(err)
-			}
-			w := newRandom(root)
-			got := runChunks(t, root, w, x, n)
-			nearReference(t, "", root, w, x, got, 2e-5)
-			for _, chunk := range []int{1, 4} {
-				sameBits(t, fmt.Sprintf("chunks of %d", chunk), runChunks(t, root, w, x, chunk), got)
-			}
-			sameBits(t, "beside another sequence", runBeside(t, root, w, x), got)
-			for _, cut := range test.cuts {
-				pieces := newRandom(root)
-				pieces.cut = cut
-				sameBits(t, fmt.Sprintf("weights in pieces of %d rows", cut), runChunks(t, root, pieces, x, n), got)
-			}
-		})
-	}
+	eachBlock(t, func(t *testing.T, test blockCase, root *meta.Module) {
+		w := newRandom(root)
+		got := runChunks(t, root, w, x, n)
+		nearReference(t, "", root, w, x, got, 2e-5)
+		for _, chunk := range []int{1, 4} {
+			sameBits(t, fmt.Sprintf("chunks of %d", chunk), runChunks(t, root, w, x, chunk), got)
+		}
+		sameBits(t, "beside another sequence", runBeside(t, root, w, x), got)
+		for _, cut := range test.cuts {
+			pieces := newRandom(root)
+			pieces.cut = cut
+			sameBits(t, fmt.Sprintf("weights in pieces of %d rows", cut), runChunks(t, root, pieces, x, n), got)
+		}
+	})
 }
 
 // runChunks runs the rows of x as one sequence, chunk at a time, in a context that has

@@ -16,28 +16,20 @@ import (
 func TestTilesChangeNoBit(t *testing.T) {
 	const n = 7
 	x := tensor.Floats(noise("x", n*testWidth, 1, 0), n, testWidth)
-	for _, test := range blockCases() {
-		t.Run(test.name, func(t *testing.T) {
-			b := meta.NewBuilder("Block", meta.Float32)
-			test.build(b)
-			root, err := b.Build()
-			if err != nil {
-				t.Fatal(err)
+	eachBlock(t, func(t *testing.T, _ blockCase, root *meta.Module) {
+		w := newRandom(root)
+		rows := func(tile int) [][]float32 {
+			m := newMachine(t, root, w, Limits{Rows: 4 * n, Tile: tile}, 16)
+			adapters := append(bound(t, m, madeUp(root, m.program, "first", 3), madeUp(root, m.program, "second", 1)), nil)
+			return runAdapted(t, m, x, adapters[0], nil, adapters[1], adapters[0])
+		}
+		want := rows(0)
+		for _, tile := range []int{1, 4, 10, 27, 28} {
+			for i, got := range rows(tile) {
+				sameBits(t, fmt.Sprintf("sequence %d in tiles of %d", i, tile), got, want[i])
 			}
-			w := newRandom(root)
-			rows := func(tile int) [][]float32 {
-				m := newMachine(t, root, w, Limits{Rows: 4 * n, Tile: tile}, 16)
-				adapters := append(bound(t, m, madeUp(root, m.program, "first", 3), madeUp(root, m.program, "second", 1)), nil)
-				return runAdapted(t, m, x, adapters[0], nil, adapters[1], adapters[0])
-			}
-			want := rows(0)
-			for _, tile := range []int{1, 4, 10, 27, 28} {
-				for i, got := range rows(tile) {
-					sameBits(t, fmt.Sprintf("sequence %d in tiles of %d", i, tile), got, want[i])
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // A pass in tiles stores the same keys as an uncut one, in layers with a window too: generated

@@ -2,7 +2,7 @@ package optim
 
 import (
 	"encoding/json"
-	"math"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,8 +29,7 @@ type adafactorFixture struct {
 			Beta1          float64
 			ScaleParameter bool `json:"scale_parameter"`
 		}
-		Start [][]float32
-		Steps []struct{ Grads, Values [][]float32 }
+		referenceSteps
 	}
 }
 
@@ -51,44 +50,58 @@ func readAdafactor(t *testing.T) (f adafactorFixture) {
 func TestAdafactorIsTransformers(t *testing.T) {
 	want := readAdafactor(t)
 	for c, w := range want.Cases {
-		made := func() (*Descent, []*matrixParam) {
-			var params []*matrixParam
-			var list []Param
-			for i, values := range w.Start {
-				p := &matrixParam{VectorParam{Value: slices.Clone(values)}, want.Shapes[i]}
-				params, list = append(params, p), append(list, p)
-			}
-			opt, err := NewAdafactor(list, AdafactorOptions{LR: 0.01, WeightDecay: w.Options.WeightDecay, ClipThreshold: w.Options.ClipThreshold, Beta1: w.Options.Beta1, ScaleParameter: w.Options.ScaleParameter})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return opt, params
+		stepsAre(t, fmt.Sprintf("case %d", c), want.Shapes, w.referenceSteps, func(list []Param) (*Descent, error) {
+			return NewAdafactor(list, AdafactorOptions{LR: 0.01, WeightDecay: w.Options.WeightDecay, ClipThreshold: w.Options.ClipThreshold, Beta1: w.Options.Beta1, ScaleParameter: w.Options.ScaleParameter})
+		}, 1e-6)
+	}
+}
+
+// referenceSteps are the steps of a reference: the values of each parameter before them, the
+// gradients of each step, and the values behind it.
+type referenceSteps struct {
+	Start [][]float32
+	Steps []struct{ Grads, Values [][]float32 }
+}
+
+// stepsAre compares the steps of an optimizer with a reference. Another optimizer continues before
+// the third step, with the state of the first.
+func stepsAre(t *testing.T, what string, shapes [][]int, want referenceSteps, create func([]Param) (*Descent, error), tolerance float64) {
+	t.Helper()
+	var opt *Descent
+	var params []*matrixParam
+	begin := func(start [][]float32, state *OptimizerState) {
+		var list []Param
+		params = nil
+		for i, values := range start {
+			p := &matrixParam{VectorParam{Value: slices.Clone(values)}, shapes[i]}
+			params, list = append(params, p), append(list, p)
 		}
-		opt, params := made()
-		for n, step := range w.Steps {
-			if n == 2 { // another process goes on
-				next, others := made()
-				for i, p := range params {
-					copy(others[i].Value, p.Value)
-				}
-				if err := next.LoadState(opt.State()); err != nil {
-					t.Fatal(err)
-				}
-				opt, params = next, others
+		var err error
+		if opt, err = create(list); err == nil && state != nil {
+			err = opt.LoadState(*state)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin(want.Start, nil)
+	for n, step := range want.Steps {
+		if n == 2 {
+			var held [][]float32
+			for _, p := range params {
+				held = append(held, p.Value)
 			}
-			for i, g := range step.Grads {
-				params[i].Gradient = g
-			}
-			if err := opt.Step(); err != nil {
-				t.Fatal(err)
-			}
-			for i, values := range step.Values {
-				for k, v := range values {
-					if d := math.Abs(float64(params[i].Value[k] - v)); !(d <= 1e-6) {
-						t.Fatalf("case %d, step %d, parameter %d: element %d is %v, transformers' %v", c, n, i, k, params[i].Value[k], v)
-					}
-				}
-			}
+			state := opt.State()
+			begin(held, &state)
+		}
+		for i, g := range step.Grads {
+			params[i].Gradient = g
+		}
+		if err := opt.Step(); err != nil {
+			t.Fatal(err)
+		}
+		for i, values := range step.Values {
+			checkValues(t, fmt.Sprintf("%s, step %d: parameter %d", what, n+1, i), params[i].Value, values, 1, tolerance)
 		}
 	}
 }

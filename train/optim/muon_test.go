@@ -22,8 +22,7 @@ func TestMuonIsTorchs(t *testing.T) {
 				Momentum    float64
 				Adjust      string `json:"adjust_lr_fn"`
 			}
-			Start [][]float32
-			Steps []struct{ Grads, Values [][]float32 }
+			referenceSteps
 		}
 	}
 	b, err := golden.Read(filepath.Join("testdata", "muon.json"))
@@ -34,41 +33,9 @@ func TestMuonIsTorchs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for c, w := range want.Cases {
-		made := func() (*Descent, []*matrixParam) {
-			var params []*matrixParam
-			var list []Param
-			for i, values := range w.Start {
-				p := &matrixParam{VectorParam{Value: slices.Clone(values)}, want.Shapes[i]}
-				params, list = append(params, p), append(list, p)
-			}
-			opt, err := NewMuon(list, MuonOptions{LR: 0.02, WeightDecay: w.Options.WeightDecay, Momentum: w.Options.Momentum, MatchRMS: w.Options.Adjust == "match_rms_adamw"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return opt, params
-		}
-		opt, params := made()
-		for n, step := range w.Steps {
-			if n == 2 { // another process goes on
-				next, others := made()
-				for i, p := range params {
-					copy(others[i].Value, p.Value)
-				}
-				if err := next.LoadState(opt.State()); err != nil {
-					t.Fatal(err)
-				}
-				opt, params = next, others
-			}
-			for i, g := range step.Grads {
-				params[i].Gradient = g
-			}
-			if err := opt.Step(); err != nil {
-				t.Fatal(err)
-			}
-			for i, values := range step.Values {
-				checkValues(t, fmt.Sprintf("case %d, step %d: parameter %d", c, n+1, i), params[i].Value, values, 1, 2e-6)
-			}
-		}
+		stepsAre(t, fmt.Sprintf("case %d", c), want.Shapes, w.referenceSteps, func(list []Param) (*Descent, error) {
+			return NewMuon(list, MuonOptions{LR: 0.02, WeightDecay: w.Options.WeightDecay, Momentum: w.Options.Momentum, MatchRMS: w.Options.Adjust == "match_rms_adamw"})
+		}, 2e-6)
 	}
 }
 
