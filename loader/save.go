@@ -50,6 +50,9 @@ type SaveOptions struct {
 	Metadata map[string]string
 	// Stem is the file name without suffix; "" means "model".
 	Stem string
+	// Copy, if not nil, is called with the name of each file of tensors. The writer that it returns
+	// also receives the bytes of the file, such as a hash.
+	Copy func(name string) io.Writer
 }
 
 // Save writes tensors into dir, which it creates if needed: as STEM.safetensors, or as shards
@@ -62,7 +65,7 @@ type SaveOptions struct {
 // The tensors may be those of a checkpoint in dir itself. Names must be distinct and valid UTF-8.
 // Errors are *Error.
 func Save(dir string, tensors iter.Seq[NamedTensor], opts SaveOptions) error {
-	s := saver{dir: dir, stem: opts.Stem, metadata: opts.Metadata}
+	s := saver{dir: dir, stem: opts.Stem, metadata: opts.Metadata, copy: opts.Copy}
 	if s.stem == "" {
 		s.stem = "model"
 	}
@@ -108,6 +111,7 @@ func Save(dir string, tensors iter.Seq[NamedTensor], opts SaveOptions) error {
 type saver struct {
 	dir, stem string
 	metadata  map[string]string
+	copy      func(name string) io.Writer // nil for none
 }
 
 // split validates the tensors and distributes them over shards in order.
@@ -187,6 +191,9 @@ type shardIndex struct {
 // writeShard stages one safetensors file and reads its header back.
 func (s *saver) writeShard(staged *staging, name string, tensors []NamedTensor) error {
 	temp, err := staged.write(name, func(w io.Writer) error {
+		if s.copy != nil {
+			w = io.MultiWriter(w, s.copy(name))
+		}
 		if views, ok := libraryViews(tensors); ok {
 			return writeViews(w, views, s.metadata)
 		}

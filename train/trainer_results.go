@@ -37,6 +37,10 @@ type TrainResult struct {
 	// Metrics are those of the last evaluation, if there was one; with LoadBestAtEnd, those of the evaluation whose
 	// weights the run ends with.
 	Metrics map[string]float64
+	// BestLost, with LoadBestAtEnd, says that the best checkpoint could not be read, why, and whose
+	// weights the run ends with: those of the next best evaluation that has a readable checkpoint, or
+	// the last ones if they are better. It is nil if the weights are the best ones.
+	BestLost error
 }
 
 // LogEntry holds the values logged at a step, with "step" and "epoch".

@@ -55,6 +55,57 @@ func TestLoadBestWritesTheBestWeights(t *testing.T) {
 	}
 }
 
+// TestADamagedBestCheckpointKeepsTheModel: a run whose best checkpoint was damaged ended after its last step without a
+// model. It writes the next best weights, or the last ones if they are better, says so, and exits with status 1.
+func TestADamagedBestCheckpointKeepsTheModel(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 8)
+	for name, c := range map[string]struct {
+		flags []string
+		taken int // index of the checkpoint
+		says  string
+	}{
+		"full, next best": {[]string{"--greater-is-better"}, 1, "the next best evaluation"}, // the first evaluation is the best
+		"lora, next best": {[]string{"--greater-is-better", "--lora", "r=4"}, 1, "the next best evaluation"},
+		"last":            {[]string{"--greater-is-better", "--epochs", "2"}, 1, "the last ones, of step 4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			args := slices.Concat([]string{"--model", dir, "--data", text, "--eval-data", text, "--output", out, "--epochs", "3", "--batch", "4", "--lr", "0.02",
+				"--load-best", "--save-total-limit", "0"}, c.flags)
+			trained(t, args...)
+			checkpoints, err := filepath.Glob(filepath.Join(out, "checkpoint-*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(checkpoints)
+			file := filepath.Join(checkpoints[0], "model.safetensors")
+			b, err := os.ReadFile(file)
+			if err == nil {
+				b[len(b)-1]++
+				err = os.WriteFile(file, b, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var stdout, stderr bytes.Buffer
+			if status := run(append([]string{"run", "--json"}, args...), &stdout, &stderr); status != 1 {
+				t.Fatalf("got exit status %d, want 1: %s", status, stderr.String())
+			}
+			for _, want := range []string{"is not the best one", "checkpoint-2 cannot be read", "got checksum", c.says} {
+				if !strings.Contains(stderr.String(), want) {
+					t.Errorf("got %s\nwant %q", stderr.String(), want)
+				}
+			}
+			if !strings.Contains(stdout.String(), `"best_lost":"the best checkpoint`) {
+				t.Errorf("got %s", stdout.String())
+			}
+			if !slices.Equal(valuesOf(t, out), valuesOf(t, checkpoints[c.taken])) {
+				t.Error("the weights are others")
+			}
+		})
+	}
+}
+
 // TestTrackersShowAllSettings checks that options with several values are shown, that a fraction of the steps to
 // warm up is rounded up, and that --eval-steps evaluates at the end, too: as transformers' Trainer does.
 func TestTrackersShowAllSettings(t *testing.T) {

@@ -91,6 +91,9 @@ func (c *runCmd) Run(ctx context.Context, out cmdline.Output, diag cmdline.Diagn
 			return err
 		}
 	}
+	if r.BestLost != "" {
+		return fmt.Errorf("the model in %s is not the best one: %s", r.Output, r.BestLost)
+	}
 	if r.Stopped {
 		return cmdline.Stopped(syscall.Signal(cmp.Or(w.signal.Load(), int32(syscall.SIGTERM)))) // or one that reached another process
 	}

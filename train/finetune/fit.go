@@ -87,6 +87,9 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 	if s.acc.IsMainProcess() {
 		s.result = Result{Output: s.Output, Steps: result.GlobalStep, Seconds: result.Runtime.Seconds(), Metrics: result.Metrics,
 			Diverged: s.lost, DiskBytes: s.diskBytes()}
+		if result.BestLost != nil {
+			s.result.BestLost = result.BestLost.Error()
+		}
 		if loss := result.Loss; loss != 0 && finite(loss) {
 			s.result.Loss = &loss
 		}

@@ -54,6 +54,9 @@ type Result struct {
 	Loss    *float64 `json:"train_loss"` // over this process's steps; nil if there were none
 	// Metrics are those of the last evaluation; with LoadBest, those of the evaluation whose weights are written.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
+	// BestLost, with LoadBest, says that the best checkpoint could not be read, why, and which weights
+	// were written instead. It is empty if they are the best ones.
+	BestLost string `json:"best_lost,omitempty"`
 	// Diverged reports that the loss of the last step was not finite, so the weights are unusable.
 	Diverged bool `json:"diverged,omitempty"`
 	Stopped  bool `json:"stopped"` // by Options.Interrupt

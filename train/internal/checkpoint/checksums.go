@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/crc32"
 	"io"
 	"io/fs"
@@ -21,7 +22,17 @@ type checksums map[string]string
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// writeChecksums writes the checksums of all files in the directory.
+// summed returns a hash for the bytes of a file that is about to be written.
+func (f *Folder) summed(name string) io.Writer {
+	if f.sums == nil {
+		f.sums = map[string]hash.Hash32{}
+	}
+	f.sums[name] = crc32.New(castagnoli)
+	return f.sums[name]
+}
+
+// writeChecksums writes the checksums of all files in the directory. It reads only those of hooks
+// and of other ranks.
 func (f *Folder) writeChecksums() error {
 	entries, err := os.ReadDir(f.Temp())
 	if err != nil {
@@ -32,7 +43,9 @@ func (f *Folder) writeChecksums() error {
 		if !e.Type().IsRegular() || e.Name() == ChecksumFile {
 			continue
 		}
-		if sums[e.Name()], err = checksum(filepath.Join(f.Temp(), e.Name())); err != nil {
+		if h := f.sums[e.Name()]; h != nil {
+			sums[e.Name()] = text(h)
+		} else if sums[e.Name()], err = checksum(filepath.Join(f.Temp(), e.Name())); err != nil {
 			return err
 		}
 	}
@@ -49,8 +62,10 @@ func checksum(path string) (string, error) {
 	if _, err := io.CopyBuffer(h, f, make([]byte, 1<<20)); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%08x", h.Sum32()), nil
+	return text(h), nil
 }
+
+func text(h hash.Hash32) string { return fmt.Sprintf("%08x", h.Sum32()) }
 
 // Verify compares a file of a checkpoint with its checksum. Older checkpoints have no checksums, so
 // a file without one is accepted. Read the file first: Verify does not check its type.

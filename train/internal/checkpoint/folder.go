@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,6 +26,8 @@ type Folder struct {
 	// Before, if not nil, is called before each change to the disk. If it returns an error,
 	// writing stops there, as after a crash. Tests use it.
 	Before func(change string) error
+
+	sums map[string]hash.Hash32 // of the files that this Folder has written
 }
 
 // ErrCrash is the error that a Before returns to simulate the death of the process.
@@ -107,7 +110,11 @@ func (f *Folder) Write(name string, b []byte) error {
 	if err := f.change("write %s", name); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(f.Temp(), name), b, 0o666)
+	if err := os.WriteFile(filepath.Join(f.Temp(), name), b, 0o666); err != nil {
+		return err
+	}
+	_, err := f.summed(name).Write(b)
+	return err
 }
 
 // Commit adds the checksums of all files, syncs all to disk and renames the directory to its target.

@@ -29,7 +29,7 @@ func (f *Folder) WriteTensors(name string, tensors []Array, metadata map[string]
 		return err
 	}
 	stem := name[:len(name)-len(filepath.Ext(name))]
-	return loader.Save(f.Temp(), slices.Values(Tensors(tensors)), loader.SaveOptions{Stem: stem, Metadata: metadata})
+	return loader.Save(f.Temp(), slices.Values(Tensors(tensors)), loader.SaveOptions{Stem: stem, Metadata: metadata, Copy: f.summed})
 }
 
 // A Reading collects the changes that loading a checkpoint makes. They are applied once

@@ -7,6 +7,7 @@
 package progress
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -75,6 +76,30 @@ type Best struct {
 	Greater bool // a higher Metric is better
 	// Required makes an evaluation without Metric an error, even if Metric is empty.
 	Required bool
+}
+
+// Ranked returns the steps of s that were evaluated, the best first. Of equal ones the later is the
+// better one.
+func (b *Best) Ranked(s *State) []int {
+	values := map[int]float64{}
+	for _, entry := range s.LogHistory {
+		v, ok := entry[evaluation.MetricName(b.Metric)].(float64)
+		if !ok || math.IsNaN(v) {
+			continue
+		}
+		switch step := entry["step"].(type) {
+		case int:
+			values[step] = v
+		case float64: // of a history that was read from a file
+			values[int(step)] = v
+		}
+	}
+	return slices.SortedFunc(maps.Keys(values), func(x, y int) int {
+		if b.Greater {
+			return cmp.Or(cmp.Compare(values[y], values[x]), y-x)
+		}
+		return cmp.Or(cmp.Compare(values[x], values[y]), y-x)
+	})
 }
 
 // Judge records an evaluation in s if it is the best so far.

@@ -16,6 +16,7 @@ type Result struct {
 	Loss       float64
 	Runtime    time.Duration
 	Metrics    map[string]float64
+	BestLost   error
 }
 
 // Train runs the loop to its end, from the state that resume restores. All ranks must call it.
@@ -36,7 +37,7 @@ func (t *Trainer[B]) Train(ctx context.Context) (Result, error) {
 	if err := t.loadBest(ctx); err != nil {
 		return Result{}, err
 	}
-	r := Result{GlobalStep: t.State.GlobalStep, Loss: t.losses.Mean(), Runtime: time.Since(begin), Metrics: t.metrics}
+	r := Result{GlobalStep: t.State.GlobalStep, Loss: t.losses.Mean(), Runtime: time.Since(begin), Metrics: t.metrics, BestLost: t.bestLost}
 	if t.State.GlobalStep == from {
 		if t.c.Log != nil {
 			t.c.Log.InfoContext(ctx, "nothing is left to do: the run has its last step", "step", from)

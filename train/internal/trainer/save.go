@@ -123,16 +123,49 @@ func (t *Trainer[B]) loadBest(ctx context.Context) error {
 	if step := t.State.BestGlobalStep; step != nil && filepath.Base(*best) != progress.CheckpointName(*step) {
 		t.c.Warn.WarnContext(ctx, "the best evaluation has no checkpoint: the weights are those of an earlier one", "best_step", *step, "checkpoint", *best)
 	}
-	if err := t.c.Store.LoadModules(ctx, *best); err != nil {
-		return fmt.Errorf("train: trainer: the best checkpoint: %w", errtext.Below("train", err))
-	}
 	step, ok := progress.CheckpointStep(filepath.Base(*best))
-	if !ok {
-		return nil
+	if !ok || step != t.State.GlobalStep { // otherwise its weights are those in memory
+		err := t.c.Store.LoadModules(ctx, *best)
+		if ctx.Err() != nil && err != nil {
+			return fmt.Errorf("train: trainer: the best checkpoint: %w", errtext.Below("train", err))
+		}
+		if err != nil {
+			step, ok, err = t.nextBest(ctx, *best, err)
+		}
+		if !ok || err != nil {
+			return err
+		}
 	}
 	t.metrics = t.State.MetricsAt(step) // of the weights at the end of the run
-	if t.c.Log != nil {
+	if t.c.Log != nil && t.bestLost == nil {
 		t.c.Log.InfoContext(ctx, "the weights are those of the best evaluation", "of_step", step, "last_step", t.State.GlobalStep)
 	}
 	return nil
+}
+
+// nextBest loads the best weights that are left if the best checkpoint cannot be read, so that a
+// run that has done its last step leaves a model. It returns their step, or false for the weights
+// in memory, and sets t.bestLost.
+func (t *Trainer[B]) nextBest(ctx context.Context, lost string, cause error) (step int, loaded bool, err error) {
+	taken := fmt.Sprintf("the last ones, of step %d", t.State.GlobalStep)
+	for _, step = range t.c.Best.Ranked(&t.State) {
+		dir := filepath.Join(t.c.Files.Dir, progress.CheckpointName(step))
+		if step == t.State.GlobalStep {
+			break
+		}
+		if dir == lost {
+			continue
+		}
+		err := t.c.Store.LoadModules(ctx, dir)
+		if ctx.Err() != nil {
+			return 0, false, fmt.Errorf("train: trainer: %s: %w", dir, errtext.Below("train", err))
+		}
+		if err == nil {
+			taken, loaded = "those of "+dir+", the next best evaluation", true
+			break
+		}
+	}
+	t.bestLost = fmt.Errorf("the best checkpoint %s cannot be read: %w; the weights are %s", lost, errtext.Below("train", cause), taken)
+	t.c.Warn.WarnContext(ctx, "the best checkpoint cannot be read", "checkpoint", lost, "error", cause, "weights", taken)
+	return step, loaded, nil
 }

@@ -147,6 +147,8 @@ type Trainer[B any] struct {
 	latest  StepResult
 	metrics map[string]float64 // of the last evaluation
 	resumed bool
+	// bestLost says why the weights at the end are not the best ones.
+	bestLost error
 
 	Length    *progress.Length
 	State     progress.State
