@@ -87,6 +87,8 @@ func TestARandomModelEmitsOnlyValidDocuments(t *testing.T) {
 		"grammar":                    {obj{"grammar": sumGrammar}, faultUnless(isSum)},
 		"guided_grammar":             {obj{"guided_grammar": sumGrammar}, faultUnless(isSum)},
 		"structured_outputs.grammar": {obj{"structured_outputs": obj{"grammar": sumGrammar}}, faultUnless(isSum)},
+		"guided_grammar of Lark":     {obj{"guided_grammar": sumLark}, faultUnless(isSum)},
+		"grammar of Lark":            {obj{"structured_outputs": obj{"grammar": sumLark}}, faultUnless(isSum)},
 		"TGI's grammar":              {obj{"grammar": obj{"type": "json", "value": schema}}, checkTree},
 		"guided_choice":              {obj{"guided_choice": []string{"yes", "yes!", "no"}}, faultUnless(func(s string) bool { return slices.Contains([]string{"yes", "yes!", "no"}, s) })},
 		"structured_outputs.choice":  {obj{"structured_outputs": obj{"choice": []string{"ä", "🙂"}}}, faultUnless(func(s string) bool { return s == "ä" || s == "🙂" })},
@@ -109,6 +111,30 @@ func TestARandomModelEmitsOnlyValidDocuments(t *testing.T) {
 	}
 }
 
+// TestAGrammarOfVLLMMayBeLarks: a grammar in Lark's notation, as outlines sends it, was a 400 that asked for "::=".
+func TestAGrammarOfVLLMMayBeLarks(t *testing.T) {
+	s := serve(t, generatetest.Spoken(t, &enginetest.Model{MaxLen: 64}, engine.Options{}))
+	ask := func(field string, value any) (int, string) {
+		status, got := s.object("POST", completions, obj{"prompt": "hello", "max_tokens": 9, field: value})
+		return status, fmt.Sprint(got)
+	}
+	for _, field := range []string{"guided_grammar", "grammar", "structured_outputs"} {
+		var value any = `start: "yes" | "no"`
+		wrong := `begin: "yes"`
+		var broken any = wrong
+		if field == "structured_outputs" {
+			value, broken = obj{"grammar": value}, obj{"grammar": wrong}
+		}
+		status, got := ask(field, value)
+		if llama := field == "grammar"; llama != (status == 400) || llama != strings.Contains(got, "::=") {
+			t.Errorf("%s: got %d %s", field, status, got)
+		}
+		if status, got := ask(field, broken); status != 400 || (field != "grammar") != strings.Contains(got, "start") {
+			t.Errorf("%s without start: got %d %s, want a 400", field, status, got)
+		}
+	}
+}
+
 // TestMinTokensHoldWhileTheGrammarCanGoOn: the end is forbidden until then, unless nothing else may
 // follow. It was a 400.
 func TestMinTokensHoldWhileTheGrammarCanGoOn(t *testing.T) {
@@ -126,6 +152,11 @@ func TestMinTokensHoldWhileTheGrammarCanGoOn(t *testing.T) {
 const sumGrammar = `root ::= sum "."
 sum ::= term (" + " term){0,2}
 term ::= [0-9]{1,2} | "(" sum ")"`
+
+// sumLark is sumGrammar in Lark's notation, which vLLM takes in the same fields: outlines sends it.
+const sumLark = `start: sum "."
+sum: term (" + " term)~0..2
+?term: /[0-9]{1,2}/ | "(" sum ")"`
 
 // isSum reports whether s is a text of sumGrammar.
 func isSum(s string) bool {

@@ -16,6 +16,7 @@ import (
 	"github.com/heftai/heft/internal/grammar/dfa"
 	"github.com/heftai/heft/internal/grammar/gbnf"
 	"github.com/heftai/heft/internal/grammar/jsonschema"
+	"github.com/heftai/heft/internal/grammar/lark"
 	"github.com/heftai/heft/internal/grammar/regex"
 )
 
@@ -28,6 +29,7 @@ type Constraint struct {
 	Regex  string          // a text that the expression matches as a whole
 	Choice []string        // one of these texts
 	GBNF   string          // a text that matches this grammar, in llama.cpp's notation
+	Lark   string          // a text that matches the rule start of this grammar, in Lark's notation
 }
 
 // constraint is a compiled Constraint.
@@ -123,7 +125,7 @@ func (c *Constraint) size() int {
 	if c == nil {
 		return 0
 	}
-	n := len(c.Schema) + len(c.GBNF) + len(c.Regex)
+	n := len(c.Schema) + len(c.GBNF) + len(c.Lark) + len(c.Regex)
 	for _, text := range c.Choice {
 		n += len(text)
 	}
@@ -134,7 +136,7 @@ func (c *Constraint) size() int {
 func (r *Request) key(f *frame) [sha256.Size]byte {
 	h := sha256.New()
 	if c := r.Constraint; c != nil {
-		fmt.Fprintf(h, "%t %q %q %q %q ", c.Object, c.Schema, c.Regex, c.Choice, c.GBNF)
+		fmt.Fprintf(h, "%t %q %q %q %q %q ", c.Object, c.Schema, c.Regex, c.Choice, c.GBNF, c.Lark)
 	}
 	r.calls.write(h)
 	fmt.Fprintf(h, "%q", f)
@@ -175,7 +177,7 @@ func (c *Constraint) check() error {
 		return nil
 	}
 	n := 0
-	for _, set := range []bool{c.Object, c.Schema != nil, c.Regex != "", len(c.Choice) > 0, c.GBNF != ""} {
+	for _, set := range []bool{c.Object, c.Schema != nil, c.Regex != "", len(c.Choice) > 0, c.GBNF != "", c.Lark != ""} {
 		if set {
 			n++
 		}
@@ -195,6 +197,8 @@ func (c *Constraint) position(b *grammar.Builder) (grammar.Pos, error) {
 		return jsonschema.Append(b, c.Schema, grammar.Return)
 	case c.GBNF != "":
 		return gbnf.Append(b, c.GBNF, grammar.Return)
+	case c.Lark != "":
+		return lark.Append(b, c.Lark, grammar.Return)
 	case len(c.Choice) > 0:
 		alts := make([]*dfa.Expr, len(c.Choice))
 		for i, text := range c.Choice {
@@ -238,6 +242,7 @@ func (c *Constraint) refusal(err error) error {
 	var schema *jsonschema.Error
 	var expression *regex.Error
 	var notation *gbnf.Error
+	var rules *lark.Error
 	field, why := c.name(), err.Error()
 	switch {
 	case errors.As(err, &schema):
@@ -249,6 +254,8 @@ func (c *Constraint) refusal(err error) error {
 		why = expression.Message
 	case errors.As(err, &notation):
 		why = strings.TrimPrefix(notation.Error(), "gbnf: ")
+	case errors.As(err, &rules):
+		why = strings.TrimPrefix(rules.Error(), "lark: ")
 	case errors.Is(err, grammar.ErrEmpty):
 		why = "no text matches it"
 	case errors.Is(err, grammar.ErrLeftRecursion):

@@ -18,7 +18,7 @@ func decodeConstraint(f *wire.Fields) *generate.Constraint {
 	d.schema(f, "json_schema")
 	d.text(f, "guided_regex", func(c *generate.Constraint) *string { return &c.Regex })
 	d.choice(f, "guided_choice")
-	d.text(f, "guided_grammar", func(c *generate.Constraint) *string { return &c.GBNF })
+	d.rules(f, "guided_grammar")
 	d.grammar()
 	d.structured()
 	return d.found
@@ -89,7 +89,7 @@ func (d *constraints) structured() {
 	d.schema(o, "json")
 	d.text(o, "regex", func(c *generate.Constraint) *string { return &c.Regex })
 	d.choice(o, "choice")
-	d.text(o, "grammar", func(c *generate.Constraint) *string { return &c.GBNF })
+	d.rules(o, "grammar")
 	object := false
 	if o.Bool("json_object", &object); object {
 		d.add(generate.Constraint{Field: o.Path("json_object"), Object: true})
@@ -102,6 +102,16 @@ func (d *constraints) structured() {
 	if d.found == nil {
 		d.f.Fail("structured_outputs", "Missing in {}: one of 'json', 'regex', 'choice', 'grammar' and 'json_object'.")
 	}
+}
+
+// rules reads a grammar of vLLM: GBNF, or Lark's notation if it has no "::=".
+func (d *constraints) rules(o *wire.Fields, key string) {
+	var src string
+	if raw, _ := o.Raw(key); json.Unmarshal(raw, &src) == nil && !strings.Contains(src, "::=") {
+		d.text(o, key, func(c *generate.Constraint) *string { return &c.Lark })
+		return
+	}
+	d.text(o, key, func(c *generate.Constraint) *string { return &c.GBNF })
 }
 
 // grammar reads llama.cpp's grammar, a text, or TGI's {"type": "json", "value": …}.
