@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 here = pathlib.Path(__file__).parent
-families = types.SimpleNamespace(**runpy.run_path(str(here / "make-family-fixtures.py"), run_name="families"))
+families = types.SimpleNamespace(**runpy.run_path(str(here / "make-family-fixtures.py")))
 published = types.SimpleNamespace(**runpy.run_path(str(here / "make-published-fixtures.py"), run_name="published"))
 
 VOCAB = 96

@@ -23,6 +23,7 @@ const (
 		`\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	patternDeepSeek = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 	patternFalcon   = "[\\p{P}\\$\\+<=>\\^~\\|`]+"
+	patternMarks    = `[\p{P}\$\+<=>\^~\|]+`
 	patternQwen35   = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	patternSeed     = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+`
 	patternMiniCPM  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
@@ -97,6 +98,7 @@ var preTokenizers = map[string]preTokenizer{
 		`[\r\n]`, `\s?\p{L}+`, `\s?\p{P}+`, `[一-龥ࠀ-一가-퟿]+`, `\p{N}`,
 	}},
 	"falcon":     {patterns: []string{patternFalcon, patternGPT2, `[0-9][0-9][0-9]`}},
+	"default":    {patterns: []string{patternMarks, patternGPT2, `\p{N}+`, `[0-9][0-9][0-9]`}},
 	"bailingmoe": preLing, "bailingmoe2": preLing, "llada-moe": preLing,
 	"superbpe": {patterns: []string{`\p{N}+`, `(?=(\d{3})+(?!\d))`}},
 	"jais-2":   {patterns: []string{patternJais2}},

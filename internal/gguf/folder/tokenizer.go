@@ -13,6 +13,7 @@ import (
 
 // The kinds of tokens in tokenizer.ggml.token_type.
 const (
+	tokenNormal      = 1
 	tokenUnknown     = 2
 	tokenControl     = 3
 	tokenUserDefined = 4
@@ -20,44 +21,27 @@ const (
 
 const ggml = "tokenizer.ggml."
 
-// vocabulary is what all tokenizers have.
-type vocabulary struct {
-	meta   gguf.Metadata
-	tokens []string
-	types  []int64
-}
-
 // tokenizerFile makes tokenizer.json. It fails with fs.ErrNotExist for a file without a vocabulary.
 func tokenizerFile(m gguf.Metadata) ([]byte, error) {
-	kind, _, err := m.Text(ggml + "model")
+	v, err := readVocabulary(m)
 	if err != nil {
-		return nil, err
-	}
-	v := &vocabulary{meta: m}
-	if v.tokens, err = m.Texts(ggml + "tokens"); err != nil {
 		return nil, err
 	}
 	if len(v.tokens) == 0 { // the model can still be used with token ids
 		return nil, fmt.Errorf("%w: the GGUF file has no %stokens", fs.ErrNotExist, ggml)
 	}
-	if v.types, err = m.Ints(ggml + "token_type"); err != nil {
-		return nil, err
-	}
-	if v.types != nil && len(v.types) != len(v.tokens) {
-		return nil, &gguf.Error{Key: ggml + "token_type", Reason: fmt.Sprintf("got %d types for %d tokens", len(v.types), len(v.tokens))}
-	}
 	var file object
-	switch kind {
+	switch v.kind {
 	case "gpt2":
 		file, err = v.byteLevel()
 	case "llama":
 		file, err = v.sentencePiece()
 	case "gemma4":
-		file, err = v.spaced(preTokenizers[kind])
+		file, err = v.spaced(preTokenizers[v.kind])
 	case "bert":
 		file, err = v.wordPiece()
 	default:
-		err = &gguf.Error{Key: ggml + "model", Reason: fmt.Sprintf("tokenizer %.40q is not supported (supported: gpt2, llama, gemma4, bert)", kind)}
+		err = &gguf.Error{Key: ggml + "model", Reason: fmt.Sprintf("tokenizer %.40q is not supported (supported: gpt2, llama, gemma4, bert)", v.kind)}
 	}
 	if err != nil {
 		return nil, err
@@ -97,19 +81,6 @@ func (v *vocabulary) added() []object {
 		}
 	}
 	return list
-}
-
-// special returns the id and the text of a special token such as "bos". ok is false where there is none.
-func (v *vocabulary) special(name string) (id int, token string, ok bool, err error) {
-	key := ggml + name + "_token_id"
-	n, ok, err := v.meta.Int(key)
-	if err != nil || !ok {
-		return 0, "", false, err
-	}
-	if n < 0 || n >= int64(len(v.tokens)) {
-		return 0, "", false, nil // written for none, as 2^32 - 1 is
-	}
-	return int(n), v.tokens[n], true, nil
 }
 
 // template puts the tokens around a text that the metadata asks for; nil where it asks for none.
@@ -344,8 +315,8 @@ func tokenizerConfig(m gguf.Metadata) ([]byte, error) {
 		}
 		c["chat_template"] = list
 	}
-	v := &vocabulary{meta: m}
-	if v.tokens, err = m.Texts(ggml + "tokens"); err != nil {
+	v, err := readVocabulary(m)
+	if err != nil {
 		return nil, err
 	}
 	for field, name := range map[string]string{"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"} {
@@ -356,43 +327,6 @@ func tokenizerConfig(m gguf.Metadata) ([]byte, error) {
 		if ok {
 			c[field] = token
 		}
-	}
-	return json.Marshal(c)
-}
-
-// endTexts are tokens that end an answer in the models that have them as control tokens.
-var endTexts = []string{"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<turn|>", "<|endoftext|>", "<|eom_id|>", "<|return|>", "<|call|>", "<EOT>", "_<EOT>"}
-
-// generationConfig makes generation_config.json: the tokens that end an answer.
-func generationConfig(m gguf.Metadata) ([]byte, error) {
-	v := &vocabulary{meta: m}
-	var err error
-	if v.tokens, err = m.Texts(ggml + "tokens"); err != nil {
-		return nil, err
-	}
-	if v.types, err = m.Ints(ggml + "token_type"); err != nil {
-		return nil, err
-	}
-	c, ends := object{}, []int{}
-	for _, name := range []string{"eos", "eot", "eom"} {
-		if id, _, ok, err := v.special(name); err != nil {
-			return nil, err
-		} else if ok && !slices.Contains(ends, id) {
-			ends = append(ends, id)
-		}
-	}
-	for id, t := range v.types[:min(len(v.types), len(v.tokens))] {
-		if t == tokenControl && slices.Contains(endTexts, v.tokens[id]) && !slices.Contains(ends, id) {
-			ends = append(ends, id)
-		}
-	}
-	if len(ends) > 0 {
-		c["eos_token_id"] = ends
-	}
-	if id, _, ok, err := v.special("bos"); err != nil {
-		return nil, err
-	} else if ok {
-		c["bos_token_id"] = id
 	}
 	return json.Marshal(c)
 }

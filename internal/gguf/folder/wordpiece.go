@@ -11,7 +11,7 @@ import (
 // wordPiece makes a tokenizer like BERT's. In the file, pieces that begin a word begin with ▁, and those that continue
 // one have no ##.
 func (v *vocabulary) wordPiece() (object, error) {
-	if v.types == nil {
+	if v.meta[ggml+"token_type"] == nil {
 		return nil, &gguf.Error{Key: ggml + "token_type", Reason: "the key is missing: convert the model again with a current llama.cpp"}
 	}
 	v.tokens = slices.Clone(v.tokens)
