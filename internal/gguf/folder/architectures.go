@@ -96,6 +96,8 @@ var architectures = []architecture{
 	{name: "mistral3", modelType: "mistral", names: llamaNames, conventions: pairs, config: mistralConfig},
 	{name: "mistral4", modelType: "mistral4", names: llamaNames.with(expertNames).with(deepseekNames), conventions: splitLatent, config: mistral4Config},
 	{name: "mpt", modelType: "mpt", names: mptNames, config: mptConfig},
+	{name: "muse-glimmer", modelType: "muse_glimmer", names: museGlimmerNames,
+		conventions: meta.Conventions{RopePairs: true, WholeNorms: true}, config: museGlimmerConfig},
 	{name: "nemotron", modelType: "nemotron", names: llamaNames, conventions: wholeNorms, config: nemotronConfig},
 	{name: "nemotron_h", modelType: "nemotron_h", names: nemotronHNames, conventions: decayPairs, config: nemotronHConfig, lists: sparse},
 	{name: "nemotron_h_moe", modelType: "nemotron_h", names: nemotronHNames.with(nemotronHMoENames), conventions: decayPairs, config: nemotronHMoEConfig, lists: sparse},
