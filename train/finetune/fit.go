@@ -427,6 +427,9 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 	}
 	host, beside := dispatch.DescribeHost(), s.passBytes(skeleton)+trained
 	options := []model.Option{model.Freeze(func(string) bool { return true })}
+	if s.Method == "reward" {
+		options = append(options, model.WithoutHead())
+	}
 	if s.Quantize != "" {
 		options = append(options, model.Quantize(s.format()))
 	} else if limit := s.baseMemory(host, beside); limit > 0 {

@@ -1,8 +1,11 @@
 package model
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/heftai/heft/devicemap"
@@ -31,6 +34,7 @@ type base struct {
 	frozen  map[*meta.Param]bool
 	stacks  map[*meta.Module]bool // stacks of experts with frozen parameters
 	place   placement
+	head    string // path of a head that no pass reads, or empty
 	// converter converts the matrices of converted, which maps them to their converted sizes. It is
 	// nil if there are none.
 	converter backend.Converter
@@ -45,6 +49,9 @@ type base struct {
 // newBase finds the frozen parameters in a checkpoint. It reads no weights.
 func newBase(m *meta.Model, p *nn.Program, binding *loader.Binding, frozen map[*meta.Param]bool, o options) (*base, error) {
 	b := &base{meta: m, program: p, binding: binding, frozen: frozen, stacks: map[*meta.Module]bool{}, place: o.place}
+	if o.headless {
+		b.leaveHead()
+	}
 	if o.quantize != meta.QuantNone {
 		if err := b.quantise(o.quantize); err != nil {
 			return nil, err
@@ -71,7 +78,7 @@ func (b *base) open() (err error) {
 // newStore creates a store with the given map. window is the memory in bytes that units stream
 // through; 0 lets the store choose.
 func (b *base) newStore(devices devicemap.Map, window int64) (*residency.Store, error) {
-	s, err := residency.New(b.meta.Root, storeUnits(b.program), b.binding, devices, residency.Options{
+	s, err := residency.New(b.meta.Root, b.storeUnits(), b.binding, devices, residency.Options{
 		Arena: &arena, Mover: &mover, WholeStacks: true, UnitWindow: window,
 		Converter: b.converter, Converted: b.converted,
 		Skip: func(p *meta.Param) bool { return !b.frozen[p] }})
@@ -110,8 +117,42 @@ func (b *base) quantise(format meta.QuantFormat) (err error) {
 	return nil
 }
 
+// leaveHead leaves the model's head out of the base. A head that is tied to other weights stays
+// with them.
+func (b *base) leaveHead() {
+	spec, ok := b.meta.Root.Spec.(*meta.CausalLMSpec)
+	if !ok {
+		return
+	}
+	b.head, b.frozen = spec.Head, maps.Clone(b.frozen)
+	uses := map[*meta.Param]int{}
+	for _, q := range b.meta.Root.AllParams() {
+		uses[q.Resolve()]++
+	}
+	for _, m := range b.meta.Root.Find(b.head).Walk() {
+		for _, q := range m.Params {
+			if uses[q.Resolve()] == 1 {
+				delete(b.frozen, q)
+			}
+		}
+	}
+}
+
+// checkHead returns an error if passes have no head.
+func (b *base) checkHead() error {
+	if b != nil && b.head != "" {
+		return errors.New("model: the model was loaded with WithoutHead, so it has no logits")
+	}
+	return nil
+}
+
+// modules returns the subtrees whose parameters a unit reads.
+func (b *base) modules(u *nn.Unit) []nn.Node {
+	return slices.DeleteFunc(slices.Clone(u.Modules), func(n nn.Node) bool { return b.head != "" && n.Path == b.head })
+}
+
 // storeUnits converts the program's units to units of package residency.
-func storeUnits(p *nn.Program) []residency.Unit {
+func (b *base) storeUnits() []residency.Unit {
 	nodes := func(list []nn.Node) (out []residency.Node) {
 		for _, n := range list {
 			out = append(out, residency.Node(n))
@@ -119,8 +160,8 @@ func storeUnits(p *nn.Program) []residency.Unit {
 		return out
 	}
 	var out []residency.Unit
-	for _, u := range p.Units {
-		out = append(out, residency.Unit{Path: u.Path, Modules: nodes(u.Modules), Experts: nodes(u.Experts)})
+	for _, u := range b.program.Units {
+		out = append(out, residency.Unit{Path: u.Path, Modules: nodes(b.modules(u)), Experts: nodes(u.Experts)})
 	}
 	return out
 }

@@ -344,7 +344,7 @@ func (p *pass) someParts(run last, rows []int32, reverse bool, f func(rows []int
 // Logits computes the logits at every position, [batch length vocabulary]. The logits of padding
 // are zeros.
 func (m *Model) Logits(tp *tensor.Tape, b Batch) (*tensor.Tensor, error) {
-	if err := m.check(b); err != nil {
+	if err := errors.Join(m.check(b), m.base.checkHead()); err != nil {
 		return nil, err
 	}
 	p, err := m.start(tp, b, Options{}, nil)

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 
 	view "github.com/heftai/heft/internal/tensor"
@@ -30,7 +31,7 @@ func (m *Model) lossOf(tp *tensor.Tape, b Batch, o Options) (*task, error) {
 
 // newLoss makes a loss but does not compute it.
 func (m *Model) newLoss(tp *tensor.Tape, b Batch, o Options) (*loss, error) {
-	if err := m.check(b); err != nil {
+	if err := errors.Join(m.check(b), m.base.checkHead()); err != nil {
 		return nil, err
 	}
 	labels := b.Labels

@@ -16,6 +16,8 @@ type options struct {
 	logitRows int
 	// activations configures where Losses keeps states between units.
 	activations residency.ChangingOptions
+	// headless is set by WithoutHead.
+	headless bool
 	// offload configures where trained parameters are. nil means in memory.
 	offload *residency.ChangingOptions
 }
@@ -45,6 +47,10 @@ func LogitRows(n int) Option { return func(o *options) { o.logitRows = max(n, le
 // there is room, at most twice the weights of a block. PackOnce changes no bit. It has no effect on
 // processors without bfloat16 products.
 func PackOnce() Option { return func(o *options) { o.place.packs = true } }
+
+// WithoutHead is for passes that compute no logits, such as [Model.HiddenStates] for a head of your
+// own: a frozen head takes no memory and is never read. Loss, Losses and Logits return an error.
+func WithoutHead() Option { return func(o *options) { o.headless = true } }
 
 // leastLogitRows is twice the minimum number of rows for which a head's products depend on each row
 // alone.

@@ -181,7 +181,7 @@ func (p *placement) list(b *base) ([]placed, error) {
 				}
 			}
 		}
-		for _, n := range u.Modules {
+		for _, n := range b.modules(u) {
 			for _, m := range n.Module.Walk() {
 				if experts[m] {
 					continue
