@@ -79,7 +79,7 @@ func TestEmbeddings(t *testing.T) {
 	for k, v := range short {
 		length, full = length+v*v, full+want[k]*want[k]
 	}
-	if len(short) != 5 || math.Abs(length-1) > 1e-6 || math.Abs(short[0]-want[0]/math.Sqrt(full)) > 1e-6 {
+	if len(short) != 5 || !(math.Abs(length-1) <= 1e-6) || !(math.Abs(short[0]-want[0]/math.Sqrt(full)) <= 1e-6) {
 		t.Errorf("five dimensions %v of length %v", short, length)
 	}
 }

@@ -262,14 +262,14 @@ func TestOllamaEmbeds(t *testing.T) {
 	}
 	for i, x := range want {
 		got, _ := at(r, "embeddings", 0, i).(json.Number).Float64()
-		if sum += got * got; math.Abs(got-x/math.Sqrt(length)) > 1e-6 {
+		if sum += got * got; !(math.Abs(got-x/math.Sqrt(length)) <= 1e-6) {
 			t.Fatalf("value %d is %v, want %v", i, got, x/math.Sqrt(length))
 		}
 		if raw, _ := at(old, "embedding", i).(json.Number).Float64(); raw != x {
 			t.Fatalf("the older endpoint's value %d is %v, want %v", i, raw, x)
 		}
 	}
-	if math.Abs(sum-1) > 1e-5 {
+	if !(math.Abs(sum-1) <= 1e-5) {
 		t.Errorf("the length is %v", math.Sqrt(sum))
 	}
 	if status, none := s.text("POST", "/api/embed", obj{"input": []string{}}); status != 200 || !strings.Contains(none, `"embeddings":[]`) {

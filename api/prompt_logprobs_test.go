@@ -46,7 +46,7 @@ func TestPromptLogProbs(t *testing.T) {
 			own := scoredPrompt(t, at(c, "prompt_logprobs").([]any), ids, top)
 			echoed := at(c, "logprobs", "token_logprobs").([]any)
 			for k := 1; k < len(ids); k++ {
-				if got := number(t, echoed[k]); math.Abs(got-own[k]) > 1e-6 {
+				if got := number(t, echoed[k]); !(math.Abs(got-own[k]) <= 1e-6) {
 					t.Errorf("choice %d, place %d: %v, but echo has %v", i, k, own[k], got)
 				}
 				if n := len(at(c, "logprobs", "top_logprobs", k).(obj)); n > 3 {

@@ -22,14 +22,14 @@ func TestGauge(t *testing.T) {
 func TestAverageIsAMeanThatForgets(t *testing.T) {
 	var a average
 	for _, c := range []struct{ add, want float64 }{{4, 4}, {8, 6}, {3, 5}} {
-		if got := a.add(c.add); math.Abs(got-c.want) > 1e-12 {
+		if got := a.add(c.add); !(math.Abs(got-c.want) <= 1e-12) {
 			t.Errorf("after %v: %v, want %v", c.add, got, c.want)
 		}
 	}
 	for range 500 {
 		a.add(1)
 	}
-	if math.Abs(a.value-1) > 1e-6 {
+	if !(math.Abs(a.value-1) <= 1e-6) {
 		t.Errorf("after many ones: %v", a.value)
 	}
 }

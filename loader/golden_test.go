@@ -205,7 +205,7 @@ func compareValues(t *testing.T, ck *Checkpoint, values map[string][2]json.RawMe
 		}
 		for i, w := range want {
 			got := math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-			if math.Abs(float64(got)-w) > 1e-6*math.Abs(w) {
+			if !(math.Abs(float64(got)-w) <= 1e-6*math.Abs(w)) {
 				t.Fatalf("%s[%d] = %g, want %g", name, i, got, w)
 			}
 		}

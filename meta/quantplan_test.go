@@ -72,7 +72,7 @@ func TestPlanOfABareConfigCountsQuantizedWeights(t *testing.T) {
 // there are some, and float32 is the dtype of other configs without one.
 func TestABareQuantizedConfigWithoutADtypeIsBFloat16(t *testing.T) {
 	config := strings.Replace(gptOSS120bConfig, `"torch_dtype": "bfloat16",`, "", 1)
-	if got := float64(bytesOf(modelOf(t, config, nil))) / (1 << 30); math.Abs(got-60.77) > 0.05 {
+	if got := float64(bytesOf(modelOf(t, config, nil))) / (1 << 30); !(math.Abs(got-60.77) <= 0.05) {
 		t.Errorf("gpt-oss-120b takes %.2f GiB, want 60.77", got)
 	}
 	const plain = `{"model_type": "llama", "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 100}`

@@ -153,14 +153,14 @@ func checkRope(t *testing.T, c referenceCase, path string, a *AttentionSpec) {
 		return
 	}
 	for i := range inv {
-		if math.Abs(float64(inv[i])-want[i]) > 2.4e-7*want[i] {
+		if !(math.Abs(float64(inv[i])-want[i]) <= 2.4e-7*want[i]) {
 			t.Errorf("%s: %s: frequency %d is %v, want %v", c.Config, path, i, inv[i], want[i])
 		}
 	}
 	if a.Rope.ShortScale != 0 {
 		return // the model replaces the factor
 	}
-	if s := c.Rope.Scale[kind+"attention_scaling"]; math.Abs(scale-s) > 1e-12 {
+	if s := c.Rope.Scale[kind+"attention_scaling"]; !(math.Abs(scale-s) <= 1e-12) {
 		t.Errorf("%s: %s: scale %v, want %v", c.Config, path, scale, s)
 	}
 }

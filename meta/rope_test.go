@@ -47,7 +47,7 @@ func TestFrequencies(t *testing.T) {
 				exact++
 			}
 		}
-		if math.Abs(scale-c.Scale) > 1e-12 {
+		if !(math.Abs(scale-c.Scale) <= 1e-12) {
 			t.Errorf("%s: scale %v, want %v", c.Config, scale, c.Scale)
 		}
 	}

@@ -380,7 +380,7 @@ func TestScalerThroughTheAccelerator(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.opt.ZeroGrad()
-		if math.Abs(m.weight()-want.weight) > 1e-5 || m.a.OptimizerStepWasSkipped() != want.skipped {
+		if !(math.Abs(m.weight()-want.weight) <= 1e-5) || m.a.OptimizerStepWasSkipped() != want.skipped {
 			t.Errorf("step %d: weight %v, skipped %v", i, m.weight(), m.a.OptimizerStepWasSkipped())
 		}
 	}

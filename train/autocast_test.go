@@ -130,7 +130,7 @@ func (c *overflowCase) check(t *testing.T) {
 	for i, s := range c.Steps {
 		h := tape.Tanh(tape.Linear(tape.Input(x, rows, in), tape.Use(m.params[0]), tape.Use(m.params[1])))
 		loss := tape.MSE(tape.Linear(h, tape.Use(m.params[2]), tape.Use(m.params[3])), tape.Input(y, rows, out), tensor.Mean)
-		if math.Abs(float64(loss.Item())-s.Loss) > 2e-3 {
+		if !(math.Abs(float64(loss.Item())-s.Loss) <= 2e-3) {
 			t.Errorf("step %d: loss %v, want %v", i, loss.Item(), s.Loss)
 		}
 		if err := a.Backward(t.Context(), loss); err != nil {
@@ -141,7 +141,7 @@ func (c *overflowCase) check(t *testing.T) {
 			t.Fatal(err)
 		}
 		var number float64
-		if json.Unmarshal(s.Norm, &number) == nil && !a.OptimizerStepWasSkipped() && math.Abs(norm-number) > 1e-2*number {
+		if json.Unmarshal(s.Norm, &number) == nil && !a.OptimizerStepWasSkipped() && !(math.Abs(norm-number) <= 1e-2*number) {
 			t.Errorf("step %d: norm %v, want %v", i, norm, number)
 		}
 		if err := opt.Step(); err != nil {

@@ -250,7 +250,7 @@ func TestAnOverflowSkipsTheStepOnAllRanks(t *testing.T) {
 		}
 		// The mean gradient is 1, 1, 1, 2, of norm √7, which is limited to 1.
 		for i, g := range []float64{1, 1, 1, 2} {
-			if want := 1 - g/math.Sqrt(7); math.Abs(float64(p.Data()[i])-want) > 1e-6 {
+			if want := 1 - g/math.Sqrt(7); !(math.Abs(float64(p.Data()[i])-want) <= 1e-6) {
 				return fmt.Errorf("weights %v, want 1 - g/√7 for g = 1, 1, 1, 2", p.Data())
 			}
 		}

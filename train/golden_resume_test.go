@@ -257,7 +257,7 @@ func (c *resumeCase) checkFiles(t *testing.T, dir string) {
 		}
 		for i, g := range c.Optimizer.Groups {
 			got := state.Groups[i]
-			if math.Abs(got.LR-g.LR) > 1e-12 || got.InitialLR != g.InitialLR || got.WeightDecay != g.Decay || got.Momentum != g.Betas[0] || got.Params != len(g.Params) {
+			if !(math.Abs(got.LR-g.LR) <= 1e-12) || got.InitialLR != g.InitialLR || got.WeightDecay != g.Decay || got.Momentum != g.Betas[0] || got.Params != len(g.Params) {
 				t.Errorf("optimizer, group %d: %+v, want %+v", i, got, g)
 			}
 		}

@@ -314,7 +314,7 @@ func sameLog(t *testing.T, got, want []any, scale float64) {
 			if name == "learning_rate" {
 				x *= scale
 			}
-			if exact := name == "epoch" || name == "step" || name == "learning_rate"; !ok || exact && math.Abs(x-y) > 1e-12 {
+			if exact := name == "epoch" || name == "step" || name == "learning_rate"; !ok || exact && !(math.Abs(x-y) <= 1e-12) {
 				t.Errorf("entry %d of the log: %s is %v, want %v", i, name, g[name], v)
 			}
 		}

@@ -178,7 +178,7 @@ func TestShortWindowsEqualOneBigBatch(t *testing.T) {
 			weight -= 1e-3 * 2 * weight * sum / float64(hi-lo)
 		}
 		for r, w := range got {
-			if math.Abs(w-weight) > 1e-4*(1+math.Abs(weight)) {
+			if !(math.Abs(w-weight) <= 1e-4*(1+math.Abs(weight))) {
 				rt.Fatalf("rank %d ends with %v, want %v", r, w, weight)
 			}
 		}

@@ -43,7 +43,7 @@ func TestTrainerDidNotClipSplitGradients(t *testing.T) {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			for _, v := range p.Data() { // a norm of 6, limited to 1
-				if math.Abs(float64(v)-0.5) > 1e-5 || math.Abs(norm-6) > 1e-5 {
+				if !(math.Abs(float64(v)-0.5) <= 1e-5) || !(math.Abs(norm-6) <= 1e-5) {
 					return fmt.Errorf("%s: weights %v after gradients of norm %v, want 0.5 and 6", name, p.Data(), norm)
 				}
 			}
@@ -90,7 +90,7 @@ func TestWindowsOfUnequalLengthHungWithoutNoSync(t *testing.T) {
 				opt.ZeroGrad()
 			}
 			for _, v := range p.Data() {
-				if math.Abs(float64(v)+3) > 1e-5 { // the mean of 1 to 5
+				if !(math.Abs(float64(v)+3) <= 1e-5) { // the mean of 1 to 5
 					return fmt.Errorf("%s: weights %v, want -3", name, p.Data())
 				}
 			}

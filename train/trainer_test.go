@@ -323,7 +323,7 @@ func TestTrainerWeightsItems(t *testing.T) {
 	}
 	whole := fit(7, 1)
 	for batch := 1; batch < 7; batch++ {
-		if got := fit(batch, 7); math.Abs(float64(got-whole)) > 1e-6 {
+		if got := fit(batch, 7); !(math.Abs(float64(got-whole)) <= 1e-6) {
 			t.Errorf("batches of %d: the weight is %v, want %v", batch, got, whole)
 		}
 	}
@@ -414,7 +414,7 @@ func TestTrainerUnscalesBeforeItClips(t *testing.T) {
 		}
 	}
 	for i := range 2 {
-		if a, b := got[i], got[3+i]; a.GradNormPreClip != b.GradNormPreClip || a.GradNormPostClip != b.GradNormPostClip || math.Abs(b.GradNormPostClip-0.5) > 1e-5 {
+		if a, b := got[i], got[3+i]; a.GradNormPreClip != b.GradNormPreClip || a.GradNormPostClip != b.GradNormPostClip || !(math.Abs(b.GradNormPostClip-0.5) <= 1e-5) {
 			t.Errorf("step %d: norms are %v and %v with a scaler, %v and %v without", i, b.GradNormPreClip, b.GradNormPostClip, a.GradNormPreClip, a.GradNormPostClip)
 		}
 	}

@@ -120,7 +120,7 @@ func TestBenchQuantizes(t *testing.T) {
 		}
 		read[format] = float64(got.WeightBytesPerToken)
 	}
-	if q8, q4 := read["q8_0"]/read["none"], read["q4_0"]/read["none"]; math.Abs(q8-8.5/16) > 0.01 || math.Abs(q4-4.5/16) > 0.01 {
+	if q8, q4 := read["q8_0"]/read["none"], read["q4_0"]/read["none"]; !(math.Abs(q8-8.5/16) <= 0.01) || !(math.Abs(q4-4.5/16) <= 0.01) {
 		t.Errorf("a token reads %.3f and %.3f of the bytes as stored, want 8.5/16 and 4.5/16", q8, q4)
 	}
 }

@@ -70,7 +70,7 @@ func TestGoldenLoRAOverHTTP(t *testing.T) {
 				different := false
 				for k := 1; k < length; k++ {
 					want := logprob(logits[(i*length+k-1)*vocab:][:vocab], int(prompt[k]))
-					if math.Abs(got[k]-want) > 1e-4 {
+					if !(math.Abs(got[k]-want) <= 1e-4) {
 						t.Errorf("prompt %d, token %d: log-probability %v, want %v", i, k, got[k], want)
 					}
 					different = different || math.Abs(plain[k]-want) > 1e-3

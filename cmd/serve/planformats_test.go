@@ -28,7 +28,7 @@ func TestPlanOfABareConfigIsThatOfItsFiles(t *testing.T) {
 	for _, d := range got.Devices {
 		bytes += d.WeightsBytes
 	}
-	if gib := float64(bytes) / (1 << 30); math.Abs(gib-60.77) > 0.05 {
+	if gib := float64(bytes) / (1 << 30); !(math.Abs(gib-60.77) <= 0.05) {
 		t.Errorf("weights of %.2f GiB, want 60.77", gib)
 	}
 }
@@ -40,7 +40,7 @@ func TestEstimateHasARowAsStored(t *testing.T) {
 	var got estimate
 	parse(t, &got, "estimate", dir, "--json")
 	d := got.DTypes[0]
-	if gib := d.Total / (1 << 30); d.DType != "stored" || d.Stored != "mxfp4, bfloat16" || math.Abs(gib-60.77) > 0.05 || d.Training != nil {
+	if gib := d.Total / (1 << 30); d.DType != "stored" || d.Stored != "mxfp4, bfloat16" || !(math.Abs(gib-60.77) <= 0.05) || d.Training != nil {
 		t.Errorf("%+v", d)
 	}
 	if float64(d.Host) < d.Total || d.Host > 63<<30 || d.Least > 2<<30 {
@@ -48,7 +48,7 @@ func TestEstimateHasARowAsStored(t *testing.T) {
 	}
 	plain := writeConfig(t, llamaConfig)
 	parse(t, &got, "estimate", plain, "--json", "--dtypes", "stored,bfloat16")
-	if a, b := got.DTypes[0], got.DTypes[1]; a.Stored != "bfloat16" || math.Abs(a.Total-b.Total) > 100 || a.Training == nil || *a.Training != *b.Training { // Accelerate halves the rotary tables too
+	if a, b := got.DTypes[0], got.DTypes[1]; a.Stored != "bfloat16" || !(math.Abs(a.Total-b.Total) <= 100) || a.Training == nil || *a.Training != *b.Training { // Accelerate halves the rotary tables too
 		t.Errorf("stored %+v, bfloat16 %+v", a, b)
 	}
 }
@@ -130,7 +130,7 @@ func TestPlansOfBareConfigsAreThoseOfThePublishedFiles(t *testing.T) {
 		for _, d := range got.Devices {
 			bytes += d.WeightsBytes
 		}
-		if gib := float64(bytes) / (1 << 30); math.Abs(gib-c.read) > 0.001*c.read {
+		if gib := float64(bytes) / (1 << 30); !(math.Abs(gib-c.read) <= 0.001*c.read) {
 			t.Errorf("%s: weights of %.2f GiB, want %.2f", name, gib, c.read)
 		}
 		text, _ := command(t, 0, "plan", config, "--no-probe", "--max-memory", "cpu=100GiB")

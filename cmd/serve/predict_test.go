@@ -70,7 +70,7 @@ func TestPlanWithADiskRate(t *testing.T) {
 		return *got.Predicted["disk_bytes_per_token"] * *got.Predicted["tokens_per_second"]
 	}
 	for rate, want := range map[string]float64{"1KB/s": 1e3, "2 KiB/s": 2048, "64KB": 64e3} {
-		if got := predicted(rate); math.Abs(got-want) > 1e-6*want {
+		if got := predicted(rate); !(math.Abs(got-want) <= 1e-6*want) {
 			t.Errorf("--disk-rate %s: %v bytes a second", rate, got)
 		}
 	}

@@ -93,7 +93,7 @@ func TestPreferenceRunsEvaluate(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := result.Metrics
-	if margin := m["eval_rewards/chosen"] - m["eval_rewards/rejected"]; margin == 0 || math.Abs(margin-m["eval_rewards/margins"]) > 1e-6 {
+	if margin := m["eval_rewards/chosen"] - m["eval_rewards/rejected"]; margin == 0 || !(math.Abs(margin-m["eval_rewards/margins"]) <= 1e-6) {
 		t.Errorf("got margins %v of rewards %v and %v", m["eval_rewards/margins"], m["eval_rewards/chosen"], m["eval_rewards/rejected"])
 	}
 	if loss := m["eval_loss"]; !(loss > 0 && loss < math.Ln2) {

@@ -93,7 +93,7 @@ func TestLookupGrowsWithItsText(t *testing.T) {
 
 func TestOddsFollowTheText(t *testing.T) {
 	var all, o Odds
-	if p := o.Of(Agreeing(20), nil); math.Abs(p-first[4]) > 1e-9 {
+	if p := o.Of(Agreeing(20), nil); !(math.Abs(p-first[4]) <= 1e-9) {
 		t.Errorf("%v before anything is known, want %v", p, first[4])
 	}
 	for range 100 {
@@ -108,7 +108,7 @@ func TestOddsFollowTheText(t *testing.T) {
 	if p := o.Of(Agreeing(2), &all); p > 0.1 {
 		t.Errorf("%v where all guesses were wrong", p)
 	}
-	if p := o.Of(Agreeing(20), &all); math.Abs(p-first[4]) > 1e-9 {
+	if p := o.Of(Agreeing(20), &all); !(math.Abs(p-first[4]) <= 1e-9) {
 		t.Errorf("%v for longer agreement, want %v: nothing is known of it", p, first[4])
 	}
 }

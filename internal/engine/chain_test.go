@@ -61,7 +61,7 @@ func passOf(t *testing.T, m engine.Model, r engine.Row) (logits, state []float32
 func nearTo(t *testing.T, what string, got []float32, want []float64) {
 	t.Helper()
 	for i := range want {
-		if len(got) != len(want) || math.Abs(float64(got[i])-want[i]) > 1e-4*(1+math.Abs(want[i])) {
+		if len(got) != len(want) || !(math.Abs(float64(got[i])-want[i]) <= 1e-4*(1+math.Abs(want[i]))) {
 			t.Fatalf("%s: logits %v, want %v", what, got, want)
 		}
 	}

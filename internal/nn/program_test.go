@@ -214,7 +214,7 @@ func TestScalesAndSoftcapOfLogits(t *testing.T) {
 		if scaled[i] != v/2 {
 			t.Errorf("scaled logit %d = %v, want %v", i, scaled[i], v/2)
 		}
-		if want := 3 * math.Tanh(float64(v)/3); math.Abs(float64(capped[i])-want) > 1e-6 {
+		if want := 3 * math.Tanh(float64(v)/3); !(math.Abs(float64(capped[i])-want) <= 1e-6) {
 			t.Errorf("capped logit %d = %v, want %v", i, capped[i], want)
 		}
 	}
@@ -364,7 +364,7 @@ func TestHiddenStatesAfterTheNormAreTheHeadsInput(t *testing.T) {
 	head := x.w.values[x.m.program.Units[3].Modules[1].Module.Params[0]]
 	want := times(rows{wide(c.Normed().Row(0))}, wide(head), nil, false)[0]
 	for i, v := range c.Logits().Row(0) {
-		if math.Abs(float64(v)-want[i]) > 1e-4 {
+		if !(math.Abs(float64(v)-want[i]) <= 1e-4) {
 			t.Errorf("logit %d = %v, want %v", i, v, want[i])
 		}
 	}
@@ -396,7 +396,7 @@ func TestAUsersOwnTree(t *testing.T) {
 		h = r.linear(root.Find("3.1"), r.norm(root.Find("3.0"), rows{act(meta.ActGELU, h[0], nil, 0, 0)}))
 		want := r.linear(root.Find("4"), rows{act(meta.ActReLU, h[0], nil, 0, 0)})[0]
 		for k, v := range m.context.Hidden().Row(i) {
-			if math.Abs(float64(v)-want[k]) > 1e-5 {
+			if !(math.Abs(float64(v)-want[k]) <= 1e-5) {
 				t.Errorf("row %d, output %d: %v, want %v", i, k, v, want[k])
 			}
 		}
@@ -418,7 +418,7 @@ func TestATreeThatBeginsWithTokens(t *testing.T) {
 	h := m.context.Hidden()
 	sameBits(t, "the same token", h.Row(2), slices.Clone(h.Row(0)))
 	for k, v := range h.Row(0) {
-		if math.Abs(float64(v)-want[k]) > 1e-6 {
+		if !(math.Abs(float64(v)-want[k]) <= 1e-6) {
 			t.Errorf("output %d: %v, want %v", k, v, want[k])
 		}
 	}

@@ -20,11 +20,11 @@ func TestAnOperationTookTheDifferenceOfTwoLargeTimes(t *testing.T) {
 			r.Compute = append(r.Compute, ComputeRate{Threads: 2, ByTokens: []TokensRate{{1, 2 * sweepWeights / took}, {16, 1}}})
 		}
 		r.withoutStart(start+perRow*rows, rows)
-		if math.Abs(r.OperationSeconds-start) > 1e-9 {
+		if !(math.Abs(r.OperationSeconds-start) <= 1e-9) {
 			t.Errorf("memory of %g B/s: an operation takes %v s, want %v", memory, r.OperationSeconds, start)
 		}
 		for i, c := range r.Compute {
-			if got := 2 * sweepWeights / c.ByTokens[0].OperationsPerSecond; math.Abs(got-perRow*sweepRows) > 1e-9 {
+			if got := 2 * sweepWeights / c.ByTokens[0].OperationsPerSecond; !(math.Abs(got-perRow*sweepRows) <= 1e-9) {
 				t.Errorf("kind %d: the rows of a product take %v s, want %v", i, got, perRow*sweepRows)
 			}
 		}

@@ -166,14 +166,14 @@ func (c *goldenCase) check(t *testing.T) {
 			kept++
 		}
 		sum += q
-		if math.Abs(q-want[id]) > 1e-5 {
+		if !(math.Abs(q-want[id]) <= 1e-5) {
 			t.Errorf("id %d: probability %.8g, want %.8g", id, q, want[id])
 		}
 	}
 	if kept != c.Expected.Kept {
 		t.Errorf("%d ids kept, want %d (steps %s)", kept, c.Expected.Kept, c.Steps)
 	}
-	if math.Abs(sum-1) > 1e-6 {
+	if !(math.Abs(sum-1) <= 1e-6) {
 		t.Errorf("probabilities sum to %v", sum)
 	}
 	if best := got[c.Expected.Argmax]; math.IsNaN(best) || best < maxOf(got) {

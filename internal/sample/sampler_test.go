@@ -94,7 +94,7 @@ func TestDrawFollowsProbabilities(t *testing.T) {
 		count[id]++
 	}
 	for id, want := range []float64{0.5, 0.3, 0, 0.2} {
-		if got := float64(count[id]) / draws; math.Abs(got-want) > 0.015 {
+		if got := float64(count[id]) / draws; !(math.Abs(got-want) <= 0.015) {
 			t.Errorf("id %d drawn with frequency %.3f, want %.3f", id, got, want)
 		}
 	}
@@ -182,7 +182,7 @@ func TestLogProbs(t *testing.T) {
 	want := func(id int) float32 { return float32(float64(logits[id]) - 50 - math.Log(sum)) }
 	s := New(1000, "")
 	own, top, err := s.LogProbs([]LogProb{{ID: 77}}, logits, 9, 4)
-	if err != nil || math.Abs(float64(own-want(9))) > 1e-5 {
+	if err != nil || !(math.Abs(float64(own-want(9))) <= 1e-5) {
 		t.Errorf("log p(9) = %v (%v), want %v", own, err, want(9))
 	}
 	if len(top) != 5 || top[0].ID != 77 {
@@ -192,7 +192,7 @@ func TestLogProbs(t *testing.T) {
 		if id := []int{5, 6}; i < 2 && int(l.ID) != id[i] {
 			t.Errorf("rank %d is id %d, want %d", i, l.ID, id[i])
 		}
-		if math.Abs(float64(l.LogProb-want(int(l.ID)))) > 1e-5 {
+		if !(math.Abs(float64(l.LogProb-want(int(l.ID)))) <= 1e-5) {
 			t.Errorf("rank %d: %v, want %v", i, l, want(int(l.ID)))
 		}
 	}
@@ -210,7 +210,7 @@ func TestLogProbs(t *testing.T) {
 func TestExpNeg(t *testing.T) {
 	for x := float32(0); x > -87; x -= 0.00137 {
 		want := math.Exp(float64(x))
-		if got := float64(expNeg(x)); math.Abs(got-want) > 2e-7*want {
+		if got := float64(expNeg(x)); !(math.Abs(got-want) <= 2e-7*want) {
 			t.Fatalf("e^%v = %v, want %v", x, got, want)
 		}
 	}
@@ -254,7 +254,7 @@ func TestSelectionAgreesWithSort(t *testing.T) {
 			want++
 		}
 		got = slices.Clone(c)
-		if m := frontMass(got, mass); m != want && math.Abs(sum-mass) > 1e-9*total {
+		if m := frontMass(got, mass); m != want && !(math.Abs(sum-mass) <= 1e-9*total) {
 			t.Fatalf("frontMass(%v) = %d, want %d", mass, m, want)
 		}
 	})
@@ -369,7 +369,7 @@ func TestDrawAnyAcrossBlocks(t *testing.T) {
 		t.Fatalf("the best is %d (%v)", best, err)
 	}
 	s.weigh(row, row[best], 1)
-	if math.Abs(s.total-3) > 1e-6 { // (1+2+3+4+5)/5
+	if !(math.Abs(s.total-3) <= 1e-6) { // (1+2+3+4+5)/5
 		t.Fatalf("total weight %v, want 3", s.total)
 	}
 	for i, sum := range []float64{0, 1, 3, 6, 10} {

@@ -166,7 +166,7 @@ func TestNormalizing(t *testing.T) {
 	}
 	for i, want := range []float64{-1, 1, 0, 2} {
 		for _, got := range []float32{b.Pixels[i], b.Pixels[4+i]} {
-			if math.Abs(float64(got)-want) > 1e-6 {
+			if !(math.Abs(float64(got)-want) <= 1e-6) {
 				t.Errorf("pixel %d is %v, want %v", i, got, want)
 			}
 		}

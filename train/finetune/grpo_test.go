@@ -196,7 +196,7 @@ func compareWithTape(t *testing.T, s *student, r *completer, prompt []int32) {
 			t.Fatal(err)
 		}
 		for i, p := range got {
-			if want := -losses.Data()[len(prompt)-1+i]; math.Abs(float64(p-want)) > 1e-4 {
+			if want := -losses.Data()[len(prompt)-1+i]; !(math.Abs(float64(p-want)) <= 1e-4) {
 				t.Errorf("%q: token %d: got log-probability %v, want %v", s.LoRA, i, p, want)
 				break
 			}

@@ -263,7 +263,7 @@ func TestLongTextsArePagesOfTheirOwn(t *testing.T) {
 	for _, p := range m.Parameters() {
 		p.ZeroGrad()
 	}
-	if got := reversedSum(t, m, b); math.Abs(got-sum) > 1e-4*sum {
+	if got := reversedSum(t, m, b); !(math.Abs(got-sum) <= 1e-4*sum) {
 		t.Errorf("packed texts have loss %v, want %v", got, sum)
 	}
 	for name, g := range named(t, m.Gradients) {

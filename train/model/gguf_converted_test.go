@@ -72,7 +72,7 @@ func trainConverted(t *testing.T, file, name string) {
 	for _, x := range c.Logits {
 		sum += math.Exp(x - c.Logits[last])
 	}
-	if want := math.Log(sum); math.Abs(float64(loss.Item())-want) > 2e-4*(1+want) {
+	if want := math.Log(sum); !(math.Abs(float64(loss.Item())-want) <= 2e-4*(1+want)) {
 		t.Errorf("got loss %v, want %v", loss.Item(), want)
 	}
 	moved := 0.0

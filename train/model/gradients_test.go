@@ -63,7 +63,7 @@ func checkAllGradients(t *testing.T, dir string) {
 		}
 	}
 	tp := tensor.NewTape(tensor.Options{})
-	if loss, err := m.Loss(tp, g.batch(), Options{}); err != nil || math.Abs(float64(loss.Item())-g.Loss) > 1e-5+10*g.LossOff {
+	if loss, err := m.Loss(tp, g.batch(), Options{}); err != nil || !(math.Abs(float64(loss.Item())-g.Loss) <= 1e-5+10*g.LossOff) {
 		t.Errorf("loss %v (%v), want %g", loss.Data(), err, g.Loss)
 	}
 	tp.Reset()
@@ -92,7 +92,7 @@ func checkSummary(t *testing.T, name string, g []float32, want gradientSummary) 
 	}
 	near := func(a, b float64) bool { return math.Abs(a-b) <= scale }
 	if len(got.First) != len(want.First) || !near(got.L2, want.L2) || !near(got.Along, want.Along) ||
-		math.Abs(got.Sum-want.Sum) > scale*math.Sqrt(float64(max(len(g), 1))) || !slices.EqualFunc(got.First, want.First, near) {
+		!(math.Abs(got.Sum-want.Sum) <= scale*math.Sqrt(float64(max(len(g), 1)))) || !slices.EqualFunc(got.First, want.First, near) {
 		t.Errorf("%s: got %+v, want %+v", name, got, want)
 	}
 }

@@ -74,7 +74,7 @@ func TestStepsOfModelsWithStates(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, want := range g.Steps.Losses {
-			if got := lossAndGradients(t, m, g.batch(), Options{}); math.Abs(got-want) > 1e-5*(1+want) {
+			if got := lossAndGradients(t, m, g.batch(), Options{}); !(math.Abs(got-want) <= 1e-5*(1+want)) {
 				t.Errorf("step %d: loss is %v, torch's %v", i+1, got, want)
 			}
 			if err := opt.Step(); err != nil {
@@ -97,7 +97,7 @@ func TestStepsOfModelsWithStates(t *testing.T) {
 func TestLongTextsOfModelsWithStates(t *testing.T) {
 	eachWithStates(t, func(t *testing.T, m *Model, g *stateGolden) {
 		for _, recompute := range []bool{false, true} {
-			if got := lossAndGradients(t, m, g.Long.batch(), Options{Recompute: recompute}); math.Abs(got-g.Long.Loss) > 1e-5*(1+g.Long.Loss) {
+			if got := lossAndGradients(t, m, g.Long.batch(), Options{Recompute: recompute}); !(math.Abs(got-g.Long.Loss) <= 1e-5*(1+g.Long.Loss)) {
 				t.Errorf("loss is %v, torch's %v", got, g.Long.Loss)
 			}
 			got := named(t, m.Gradients)

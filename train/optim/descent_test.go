@@ -223,7 +223,7 @@ func second[T any](_ T, err error) error { return err }
 func TestClippingNormsOfAnyOrder(t *testing.T) {
 	for p, want := range map[float64]float64{0: 2, 1: 7, 2: 5, 3: math.Cbrt(91), math.Inf(1): 4, math.Inf(-1): 3} {
 		params := []Param{&VectorParam{Gradient: []float32{3}}, &VectorParam{Gradient: []float32{-4}}, &VectorParam{}}
-		if got := Norm(params, p); math.Abs(got-want) > 1e-6 {
+		if got := Norm(params, p); !(math.Abs(got-want) <= 1e-6) {
 			t.Errorf("the %v-norm is %v, want %v", p, got, want)
 		}
 	}
@@ -253,7 +253,7 @@ func TestOneCycleFollowsTorch(t *testing.T) {
 		c.o.MaxLR, c.o.TotalSteps = 0.01, 6
 		s := must(NewOneCycle(d, c.o))
 		for i := range c.rates {
-			if g := d.Groups()[0]; math.Abs(g.LR-c.rates[i]) > 1e-15 || math.Abs(g.Momentum-c.moment[i]) > 1e-12 {
+			if g := d.Groups()[0]; !(math.Abs(g.LR-c.rates[i]) <= 1e-15) || !(math.Abs(g.Momentum-c.moment[i]) <= 1e-12) {
 				t.Errorf("step %d: rate %v, momentum %v; want %v, %v", i, g.LR, g.Momentum, c.rates[i], c.moment[i])
 			}
 			if err := s.Step(); err != nil {

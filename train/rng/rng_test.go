@@ -128,7 +128,7 @@ func TestNormalFollowsTorch(t *testing.T) {
 		got := make([]float32, len(want))
 		New(7).Normal(got, 0, 1)
 		for i := range want {
-			if math.Abs(float64(got[i]-want[i])) > 5e-7 {
+			if !(math.Abs(float64(got[i]-want[i])) <= 5e-7) {
 				t.Errorf("number %d of %d is %v, want %v", i, len(want), got[i], want[i])
 			}
 		}

@@ -62,7 +62,7 @@ func checkGradients(t *rapid.T, params []*Parameter, f func(tp *Tape, in []*Tens
 				return above - below
 			}
 			slope, got := (8*rise(h)-rise(2*h))/(12*h), float64(p.Grad()[i])
-			if math.Abs(slope-got) > 2e-3*(1+math.Abs(slope)) {
+			if !(math.Abs(slope-got) <= 2e-3*(1+math.Abs(slope))) {
 				t.Fatalf("parameter %d, element %d: the gradient is %g, the slope %g", k, i, got, slope)
 			}
 		}

@@ -107,7 +107,7 @@ func (r *resnet) sameGradients(t *testing.T, file string, window float64) {
 		for k, w := range want.v {
 			worst, largest = max(worst, math.Abs(window*float64(p.Grad()[k])-w)), max(largest, math.Abs(w))
 		}
-		if worst > 1e-4*largest {
+		if !(worst <= 1e-4*largest) {
 			t.Errorf("gradient of %s is %g off, of %g", name, worst, largest)
 		}
 	}

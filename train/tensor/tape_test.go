@@ -124,12 +124,12 @@ func TestFusedLossIsTheLossOfLogits(t *testing.T) {
 		}
 		want, wantGrads := run(tp.CrossEntropy(tp.Linear(tp.Use(x), tp.Use(w), nil), labels, o))
 		got, grads := run(tp.LinearCrossEntropy(tp.Use(x), tp.Use(w), labels, o))
-		if math.Abs(float64(got-want)) > 1e-6*float64(want) {
+		if !(math.Abs(float64(got-want)) <= 1e-6*float64(want)) {
 			t.Errorf("%+v: the loss is %g, want %g", o, got, want)
 		}
 		for k := range grads {
 			for i, g := range grads[k] {
-				if w := wantGrads[k][i]; math.Abs(float64(g-w)) > 1e-6*(1+math.Abs(float64(w))) {
+				if w := wantGrads[k][i]; !(math.Abs(float64(g-w)) <= 1e-6*(1+math.Abs(float64(w)))) {
 					t.Fatalf("%+v: gradient %d[%d] is %g, want %g", o, k, i, g, w)
 				}
 			}

@@ -334,7 +334,7 @@ func testSoftmax(e *env) {
 			if !log {
 				want = math.Exp(want)
 			}
-			if math.Abs(float64(v)-want) > 1e-6*(1+math.Abs(want)) {
+			if !(math.Abs(float64(v)-want) <= 1e-6*(1+math.Abs(want))) {
 				e.Fatalf("softmax, log %v: element %d is %g, want %g", log, r, v, want)
 			}
 		}

@@ -97,7 +97,7 @@ func refusesStreams(t *testing.T, b *Backend, streams, y, weights tensor.Tensor)
 
 func near(t *testing.T, what string, got float32, want float64) {
 	t.Helper()
-	if math.Abs(float64(got)-want) > 1e-5*max(1, math.Abs(want)) {
+	if !(math.Abs(float64(got)-want) <= 1e-5*max(1, math.Abs(want))) {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
 }

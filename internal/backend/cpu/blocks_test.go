@@ -128,7 +128,7 @@ func TestAttentionToBlocksIsItsDefinition(t *testing.T) {
 	for _, c := range []*blocksCase{newBlocksCase(2, 7, 3, 1), newBlocksCase(2, 1, 20, 0), newBlocksCase(1, 70, 2, 1), newBlocksCase(6, 3, 4, 4), newBlocksCase(3, 64, 1, 0), newBlocksCase(2, 128, 2, 1)} {
 		got := c.run(t, meta.Float32, 2, c.tokens)
 		for i, want := range c.want() {
-			if math.Abs(float64(got[i])-want) > 1e-5 {
+			if !(math.Abs(float64(got[i])-want) <= 1e-5) {
 				t.Fatalf("%+v: element %d: got %v, want %v", c.blocks, i, got[i], want)
 			}
 		}

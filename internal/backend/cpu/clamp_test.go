@@ -54,7 +54,7 @@ func TestSoftplus(t *testing.T) {
 		if v >= 20 {
 			want = v
 		}
-		if math.Abs(float64(got[i]-want)) > 1e-6*float64(want) || math.Abs(float64(slopes[i]-slope)) > 1e-6*float64(slope) {
+		if !(math.Abs(float64(got[i]-want)) <= 1e-6*float64(want)) || !(math.Abs(float64(slopes[i]-slope)) <= 1e-6*float64(slope)) {
 			t.Errorf("softplus(%v) = %v with a slope of %v, want %v and %v", v, got[i], slopes[i], want, slope)
 		}
 	}
@@ -104,7 +104,7 @@ func TestExp(t *testing.T) {
 	}
 	for i, v := range x {
 		want := math.Exp(float64(v))
-		if math.Abs(float64(got[i])-want) > 1e-6*want || math.Abs(float64(slopes[i])-want) > 1e-6*want {
+		if !(math.Abs(float64(got[i])-want) <= 1e-6*want) || !(math.Abs(float64(slopes[i])-want) <= 1e-6*want) {
 			t.Errorf("exp(%v) = %v with a slope of %v, want %v", v, got[i], slopes[i], want)
 		}
 	}

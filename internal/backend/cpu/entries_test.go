@@ -89,7 +89,7 @@ func TestPoolOfEntries(t *testing.T) {
 				if total > 0 {
 					want = sum / total
 				}
-				if v := float64(got[r*dim+i]); math.Abs(v-want) > 1e-5 {
+				if v := float64(got[r*dim+i]); !(math.Abs(v-want) <= 1e-5) {
 					t.Fatalf("overlap %v, row %d, channel %d: got %v, want %v", overlap, r, i, v, want)
 				}
 			}
@@ -203,7 +203,7 @@ func TestAttentionToEntries(t *testing.T) {
 					}
 				}
 				for i := range want {
-					if v := float64(got[(r*c.heads+h)*c.dim+i]); math.Abs(v-want[i]/total) > 1e-4 {
+					if v := float64(got[(r*c.heads+h)*c.dim+i]); !(math.Abs(v-want[i]/total) <= 1e-4) {
 						t.Fatalf("choice %v, row %d, head %d, channel %d: got %v, want %v", chooses, r, h, i, v, want[i]/total)
 					}
 				}
@@ -244,7 +244,7 @@ func TestStreams(t *testing.T) {
 	}
 	near := func(what string, got float32, want float64) {
 		t.Helper()
-		if math.Abs(float64(got)-want) > 1e-5 {
+		if !(math.Abs(float64(got)-want) <= 1e-5) {
 			t.Errorf("%s: got %v, want %v", what, got, want)
 		}
 	}
@@ -358,7 +358,7 @@ func TestRouteByTable(t *testing.T) {
 	score := func(x float64) float64 { return math.Sqrt(math.Log1p(math.Exp(x))) }
 	for i, e := range []int32{1, 0, 3, 2} {
 		total := score(float64(logits[experts[i/2*2]])) + score(float64(logits[experts[i/2*2+1]]))
-		if want := 2 * score(float64(logits[e])) / total; experts[i] != e || math.Abs(float64(weights[i])-want) > 1e-6 {
+		if want := 2 * score(float64(logits[e])) / total; experts[i] != e || !(math.Abs(float64(weights[i])-want) <= 1e-6) {
 			t.Errorf("choice %d: expert %d of weight %v, want %d of %v", i, experts[i], weights[i], e, want)
 		}
 	}
@@ -379,7 +379,7 @@ func TestClampedSiLU(t *testing.T) {
 	}
 	for i := range g {
 		x := min(float64(g[i]), 1.25)
-		if want := x / (1 + math.Exp(-x)) * max(-1.25, min(1.25, float64(up[i]))); math.Abs(float64(out.Row(0)[i])-want) > 1e-6 {
+		if want := x / (1 + math.Exp(-x)) * max(-1.25, min(1.25, float64(up[i]))); !(math.Abs(float64(out.Row(0)[i])-want) <= 1e-6) {
 			t.Errorf("gate %v, up %v: got %v, want %v", g[i], up[i], out.Row(0)[i], want)
 		}
 	}

@@ -70,7 +70,7 @@ func TestGatedLRU(t *testing.T) {
 				share = 1
 			}
 			state = math.Exp(log)*state + share*float64(c.x[i])
-			if math.Abs(float64(got[i])-state) > 1e-5*(1+math.Abs(state)) {
+			if !(math.Abs(float64(got[i])-state) <= 1e-5*(1+math.Abs(state))) {
 				t.Fatalf("token %d, channel %d: got %v, want %v", token, channel, got[i], state)
 			}
 		}

@@ -173,7 +173,7 @@ func TestSparseAttentionIsItsDefinition(t *testing.T) {
 	c := newSparseCase()
 	got := c.run(t, meta.Float32, 2, c.tokens)
 	for i, want := range c.want() {
-		if math.Abs(float64(got[i])-want) > 1e-5 {
+		if !(math.Abs(float64(got[i])-want) <= 1e-5) {
 			t.Fatalf("element %d: got %v, want %v", i, got[i], want)
 		}
 	}

@@ -52,7 +52,7 @@ func TestDilatedConvolutionIsItsDefinitionInAnyChunking(t *testing.T) {
 					want += float64(weight[c*kernel+j]) * float64(x[at*channels+c])
 				}
 			}
-			if got := whole[r*channels+c]; math.Abs(float64(got)-want) > 1e-5 {
+			if got := whole[r*channels+c]; !(math.Abs(float64(got)-want) <= 1e-5) {
 				t.Fatalf("row %d, channel %d: got %v, want %v", r, c, got, want)
 			}
 		}
@@ -97,7 +97,7 @@ func TestGatesOfStreams(t *testing.T) {
 			}
 			by := 1 / (1 + math.Exp(-math.Copysign(g, d)))
 			for i := range width {
-				if want := by * float64(value[r*width+i]); math.Abs(float64(got[at+i])-want) > 1e-6 {
+				if want := by * float64(value[r*width+i]); !(math.Abs(float64(got[at+i])-want) <= 1e-6) {
 					t.Fatalf("row %d, stream %d, channel %d: got %v, want %v", r, k, i, got[at+i], want)
 				}
 			}
@@ -196,7 +196,7 @@ func TestAttentionToAveragedBlocksIsItsDefinition(t *testing.T) {
 					}
 				}
 				for i := range y {
-					if g := float64(got[(r*a.Heads+h)*a.ValueDim+i]); math.Abs(g-y[i]/sum) > 1e-5 {
+					if g := float64(got[(r*a.Heads+h)*a.ValueDim+i]); !(math.Abs(g-y[i]/sum) <= 1e-5) {
 						t.Fatalf("%+v: row %d, head %d, channel %d: got %v, want %v", c.blocks, r, h, i, g, y[i]/sum)
 					}
 				}

@@ -110,7 +110,7 @@ func TestChannelsDecayByThemselves(t *testing.T) {
 		whole := slices.Clone(c.dst)
 		for i, got := range whole {
 			head, j := i%c.vals/args.ValueDim, i%args.ValueDim
-			if want := c.want(head)[i/c.vals*args.ValueDim+j]; math.Abs(float64(got)-want) > 1e-5 {
+			if want := c.want(head)[i/c.vals*args.ValueDim+j]; !(math.Abs(float64(got)-want) <= 1e-5) {
 				t.Fatalf("%+v: token %d, head %d: got %v, want %v", args, i/c.vals, head, got, want)
 			}
 		}

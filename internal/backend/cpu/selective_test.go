@@ -43,7 +43,7 @@ func TestSelectiveScan(t *testing.T) {
 	for c := range channels {
 		want := wantScan(n, rows, float64(d[c]), aLog[c*n:][:n], in, out, func(t int) (step, value float32) { return dt[t*channels+c], x[t*channels+c] })
 		for token, y := range want {
-			if got := float64(whole[token*channels+c]); math.Abs(got-y) > 1e-5*(1+math.Abs(y)) {
+			if got := float64(whole[token*channels+c]); !(math.Abs(got-y) <= 1e-5*(1+math.Abs(y))) {
 				t.Fatalf("token %d, channel %d: got %v, want %v", token, c, got, y)
 			}
 		}

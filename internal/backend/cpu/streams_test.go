@@ -40,11 +40,11 @@ func TestIndependentStreams(t *testing.T) {
 				old := float64(x[(r*n+j)*hidden+i])
 				sum += (sigmoid(r, j) + 1e-3) * old
 				want := (1.5*sigmoid(r, n+j)+1e-3)*float64(y[r*hidden+i]) + old
-				if got := float64(expanded[(r*n+j)*hidden+i]); math.Abs(got-want) > 1e-5 {
+				if got := float64(expanded[(r*n+j)*hidden+i]); !(math.Abs(got-want) <= 1e-5) {
 					t.Errorf("row %d, stream %d, channel %d: got %v, want %v", r, j, i, got, want)
 				}
 			}
-			if got := float64(collapsed.Row(r)[i]); math.Abs(got-sum) > 1e-5 {
+			if got := float64(collapsed.Row(r)[i]); !(math.Abs(got-sum) <= 1e-5) {
 				t.Errorf("row %d, operand %d: got %v, want %v", r, i, got, sum)
 			}
 		}

@@ -16,7 +16,7 @@ func TestExpRest(t *testing.T) {
 				want = math.Exp(math.Min(float64(x), -float64(limit))) - 1 - float64(x)
 			}
 			got := float64(expRest(x, limit))
-			if math.IsNaN(want) != math.IsNaN(got) || math.Abs(got-want) > 1e-6*math.Abs(want)+1e-12 && !math.IsInf(want, 1) {
+			if near := math.Abs(got-want) <= 1e-6*math.Abs(want)+1e-12; math.IsNaN(want) != math.IsNaN(got) || !near && !math.IsNaN(want) && !math.IsInf(want, 1) {
 				t.Errorf("expRest(%g, %g) = %g, want %g", x, limit, got, want)
 			}
 			if math.IsInf(want, 1) && !math.IsInf(got, 1) {
@@ -32,7 +32,7 @@ func TestExpRestSlope(t *testing.T) {
 		{-1, 1e-6, float32(math.Expm1(-1))}, {-1e-3, 1e-6, float32(math.Expm1(-1e-3))}, {-1e-7, 1e-6, -1}, {0, 1e-6, -1}, {1e-7, 1e-6, 0}, {3, 1e-6, 0},
 		{-0.25, 0.25, float32(math.Expm1(-0.25))}, {-0.2, 0.25, -1},
 	} {
-		if got := expRestSlope(c.x, c.limit); math.Abs(float64(got-c.want)) > 1e-6*math.Abs(float64(c.want)) {
+		if got := expRestSlope(c.x, c.limit); !(math.Abs(float64(got-c.want)) <= 1e-6*math.Abs(float64(c.want))) {
 			t.Errorf("expRestSlope(%g, %g) = %g, want %g", c.x, c.limit, got, c.want)
 		}
 	}

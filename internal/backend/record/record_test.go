@@ -366,7 +366,7 @@ func TestRopeWithLearnedFrequencies(t *testing.T) {
 			below[j] -= step
 			a, _ := learnedRope(t, above, interleaved, true)
 			b, _ := learnedRope(t, below, interleaved, true)
-			if want := added + (a-b)/(2*step); math.Abs(float64(got[j])-want) > 1e-3 {
+			if want := added + (a-b)/(2*step); !(math.Abs(float64(got[j])-want) <= 1e-3) {
 				t.Errorf("interleaved %v: gradient %d is %v, want %v", interleaved, j, got[j], want)
 			}
 		}

@@ -100,7 +100,7 @@ func TestRoundedAttention(t *testing.T) {
 						p := math.Exp2(scores[j] - top)
 						sum, total = sum+p*float64(vv[j*width+c]), total+p
 					}
-					if want := sum / total; math.Abs(float64(got[i*width+c])-want) > 0.012 {
+					if want := sum / total; !(math.Abs(float64(got[i*width+c])-want) <= 0.012) {
 						t.Fatalf("%v: query %d sees %v: channel %d is %g, want %g", c, i, s, c, got[i*width+c], want)
 					}
 				}

@@ -121,7 +121,7 @@ func TestSizes(t *testing.T) {
 		pays bool
 	}{{64, 31, false}, {128, 15.5, false}, {256, 13.75, true}, {2880, 12.63, true}, {4096, 12.33, true}} {
 		bits := 8 * float64(coded.RowBytes(c.cols)) / float64(c.cols)
-		if math.Abs(bits-c.bits) > 0.05 || coded.Pays(c.cols) != c.pays {
+		if !(math.Abs(bits-c.bits) <= 0.05) || coded.Pays(c.cols) != c.pays {
 			t.Errorf("%d columns take %.2f bits a weight and pay: %v; want %.2f and %v", c.cols, bits, coded.Pays(c.cols), c.bits, c.pays)
 		}
 	}

@@ -85,7 +85,7 @@ func TestPartsOfExtremes(t *testing.T) {
 			switch {
 			case c.want == inf && finite:
 				t.Errorf("%g by %g is %g", c.x, c.y, out[0])
-			case c.want != inf && math.Abs(float64(out[0]/c.want)-1) > 1e-6:
+			case c.want != inf && !(math.Abs(float64(out[0]/c.want)-1) <= 1e-6):
 				t.Errorf("%g by %g is %g, want %g", c.x, c.y, out[0], c.want)
 			}
 			for i, v := range out[1:] {

@@ -44,7 +44,7 @@ func TestDeltaGrad(t *testing.T) {
 					kerneltest.Near(t, name+": key", dkq[i], wrote+0.7*had, size)
 					kerneltest.Near(t, name+": query", dkq[keys+i], 0.7*read, size)
 				}
-				if math.Abs(got-total) > 1e-5*math.Sqrt(float64(keys*values)) {
+				if !(math.Abs(got-total) <= 1e-5*math.Sqrt(float64(keys*values))) {
 					t.Fatalf("%s: sum is %g, want %g", name, got, total)
 				}
 			}

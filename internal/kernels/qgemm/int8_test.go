@@ -113,7 +113,7 @@ func nearProducts(t *testing.T, p *quant.Packed, row, step, col, rows int, value
 			want += v * float64(w[k])
 			size += math.Abs(v * float64(w[k]))
 		}
-		if math.Abs(float64(y)-want) > 1e-6*size {
+		if !(math.Abs(float64(y)-want) <= 1e-6*size) {
 			t.Fatalf("%v: token %d, row %d from column %d is %g, want %g", p.Packing, i/rows, row+i%rows*step, col, y, want)
 		}
 	}

@@ -219,7 +219,7 @@ func TestQ4LeastSquares(t *testing.T) {
 		}
 		for _, s := range kerneltest.Variants() {
 			got, plain := squared(&s, quant.Q4, x), distance(x, nearest(x))
-			if got > c.most*plain {
+			if !(got <= c.most*plain) {
 				t.Errorf("%s, %s: squared error is %.3f of that of round-to-nearest, more than %v", c.name, s.Name, got/plain, c.most)
 			}
 			if q8 := squared(&s, quant.Q8, x); q8 > got/100 {

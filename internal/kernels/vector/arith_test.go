@@ -33,7 +33,7 @@ func TestDot64(t *testing.T) {
 			for i := range a {
 				want += float64(a[i]) * float64(b[i])
 			}
-			if got := set.Vector.Dot64(a, b); math.Abs(got-want) > 1e-11*float64(n) {
+			if got := set.Vector.Dot64(a, b); !(math.Abs(got-want) <= 1e-11*float64(n)) {
 				t.Errorf("n %d: the dot product is %g, want %g", n, got, want)
 			}
 		}

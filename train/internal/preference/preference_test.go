@@ -68,7 +68,7 @@ func checkSlopes(t *testing.T, b *Batch, compute func(*Batch) (*Result, error)) 
 		}
 		b.Policy[i] = kept
 		want := (ends[1] - ends[0]) / (2 * h)
-		if math.Abs(want-float64(got.Slope[i])) > 1e-4*(1+math.Abs(want)) {
+		if !(math.Abs(want-float64(got.Slope[i])) <= 1e-4*(1+math.Abs(want))) {
 			t.Errorf("slope of element %d: got %g, want %g", i, got.Slope[i], want)
 		}
 		if want != 0 {
@@ -109,7 +109,7 @@ func TestAdvantagesOfGroups(t *testing.T) {
 		got := GRPO{Scale: scale}.Advantages(groups, all)
 		for i := range want {
 			for k := range want[i] {
-				if math.Abs(got[i][k]-want[i][k]) > 1e-12 {
+				if !(math.Abs(got[i][k]-want[i][k]) <= 1e-12) {
 					t.Errorf("%s: got %v, want %v", scale, got[i], want[i])
 					break
 				}

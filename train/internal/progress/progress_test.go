@@ -28,7 +28,7 @@ func TestLengthCountsWindows(t *testing.T) {
 			t.Errorf("%+v: got %+v (%v), want %d steps an epoch, %d steps, %d epochs", c.goal, l, err, c.perEpoch, c.steps, c.epochs)
 			continue
 		}
-		if got, ok := l.Epoch(2); !ok || math.Abs(got-c.after2) > 1e-12 {
+		if got, ok := l.Epoch(2); !ok || !(math.Abs(got-c.after2) <= 1e-12) {
 			t.Errorf("%+v: after 2 steps the epoch is %v, want %v", c.goal, got, c.after2)
 		}
 	}

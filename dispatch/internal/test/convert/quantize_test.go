@@ -104,7 +104,7 @@ func TestQuantizeStaysClose(t *testing.T) {
 		} else {
 			t.Logf("%v: precision auto is off by %.4f", c.format, rounded)
 		}
-		if off > c.most || off == 0 || share < c.agreement {
+		if !(off <= c.most) || off == 0 || share < c.agreement {
 			t.Errorf("%v: logits are off by %.4f (at most %v), %.3f of tokens agree (at least %v)", c.format, off, c.most, share, c.agreement)
 		}
 	}

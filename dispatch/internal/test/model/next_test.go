@@ -123,7 +123,7 @@ func allNear(got []float32, want []float64, tolerance float64) bool {
 		return false
 	}
 	for i := range got {
-		if math.Abs(float64(got[i])-want[i]) > tolerance*(1+math.Abs(want[i])) {
+		if !(math.Abs(float64(got[i])-want[i]) <= tolerance*(1+math.Abs(want[i]))) {
 			return false
 		}
 	}

@@ -119,7 +119,7 @@ func TestPredictRun(t *testing.T) {
 	near(t, "mixture: disk bytes", few.DiskBytesPerToken, float64(plan.DiskBytesPerToken))
 	missed := (1 - plan.ExpertHitRate) * float64(plan.ExpertBytesPerToken)
 	all := float64(plan.DiskBytesPerToken) - missed + float64(plan.UncachedExpertBytes())
-	if got := *many.DiskBytesPerToken; math.Abs(got-all) > 1e-3*all {
+	if got := *many.DiskBytesPerToken; !(math.Abs(got-all) <= 1e-3*all) {
 		t.Errorf("1000 sequences read %v bytes, want all %v that are not cached", got, all)
 	}
 	// Experts that are missing are read after their router has run.
@@ -133,7 +133,7 @@ func TestPredictRun(t *testing.T) {
 	}
 	cached := float64(need.KVPerToken) / 0.55 // the generated token itself
 	ahead := max((float64(step)-missed+cached)/usual.MemoryBytes, (float64(plan.DiskBytesPerToken)-missed)/usual.DiskBytes)
-	if got, want := 1 / *few.TokensPerSecond, ahead+missed/usual.DiskBytes; math.Abs(got-want) > 1e-6*want {
+	if got, want := 1 / *few.TokensPerSecond, ahead+missed/usual.DiskBytes; !(math.Abs(got-want) <= 1e-6*want) {
 		t.Errorf("a token takes %v s, want %v", got, want)
 	}
 }

@@ -45,7 +45,7 @@ func planFor(t *testing.T, m *meta.Model, text string) devicemap.Plan {
 
 func near(t *testing.T, what string, got *float64, want float64) {
 	t.Helper()
-	if got == nil || math.Abs(*got-want) > 1e-9*math.Abs(want) {
+	if got == nil || !(math.Abs(*got-want) <= 1e-9*math.Abs(want)) {
 		t.Errorf("%s: %v, want %v", what, value(got), want)
 	}
 }
@@ -109,7 +109,7 @@ func TestPromptsOfConvertedWeightsHaveTheirRate(t *testing.T) {
 		s := dispatch.MachineSpeed{MemoryBytes: 1e12, DiskBytes: 1e12, Operations32: 32, Operations16: 16, Operations8: 8}
 		seconds := *dispatch.Predict(m, planFor(t, m, "cpu"), c.dtype, s).FirstTokenSeconds
 		s.Operations32, s.Operations16, s.Operations8 = 1, 1, 1
-		if got := *dispatch.Predict(m, planFor(t, m, "cpu"), c.dtype, s).FirstTokenSeconds / seconds; math.Abs(got-c.want) > 0.01 {
+		if got := *dispatch.Predict(m, planFor(t, m, "cpu"), c.dtype, s).FirstTokenSeconds / seconds; !(math.Abs(got-c.want) <= 0.01) {
 			t.Errorf("weights in %q: got %.2f operations per second, want %v", c.dtype, got, c.want)
 		}
 	}
@@ -188,16 +188,16 @@ func TestGeneratedTokensWerePredictedWithoutTheKVCache(t *testing.T) {
 		{"the middle of the answer", dispatch.Run{PromptTokens: 1000, DecodeTokens: 2000}, 1900 * (reads + 5*heads)},
 		{"a float32 cache", dispatch.Run{PromptTokens: 2000, KVDType: meta.Float32}, 1900*(2*reads+5*heads) + 101*reads},
 	} {
-		if got, want := seconds(s, c.run)-short, c.want/1e9; math.Abs(got-want) > 1e-6*want {
+		if got, want := seconds(s, c.run)-short, c.want/1e9; !(math.Abs(got-want) <= 1e-6*want) {
 			t.Errorf("behind %s a token takes %v s more, want %v", c.what, got, want)
 		}
 	}
 	one := seconds(s, dispatch.Run{PromptTokens: 2000, Sequences: 8}) - seconds(s, dispatch.Run{PromptTokens: 100, Sequences: 8})
-	if want := 8 * 1900 * (reads + 5*heads) / 1e9; math.Abs(one-want) > 1e-6*want {
+	if want := 8 * 1900 * (reads + 5*heads) / 1e9; !(math.Abs(one-want) <= 1e-6*want) {
 		t.Errorf("8 sequences take %v s more, want %v", one, want)
 	}
 	s.Floats, s.Products16 = 0, nil
-	if got, want := seconds(s, dispatch.Run{PromptTokens: 2000})-seconds(s, dispatch.Run{PromptTokens: 100}), 1900*reads/1e9; math.Abs(got-want) > 1e-6*want {
+	if got, want := seconds(s, dispatch.Run{PromptTokens: 2000})-seconds(s, dispatch.Run{PromptTokens: 100}), 1900*reads/1e9; !(math.Abs(got-want) <= 1e-6*want) {
 		t.Errorf("without rates by tokens: %v s more, want %v", got, want)
 	}
 }
