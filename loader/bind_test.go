@@ -365,3 +365,23 @@ func TestCrossCheckFindsDifferences(t *testing.T) {
 		}
 	}
 }
+
+// TestLayersOfCosmosThatDrawAreIgnored: published files have them beside those of the text, below the same layers.
+func TestLayersOfCosmosThatDrawAreIgnored(t *testing.T) {
+	cfg, err := meta.ReadConfig([]byte(`{"model_type": "cosmos3_omni", "text_config": {"num_hidden_layers": 1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := meta.New(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{
+		"layers.0.self_attn.add_q_proj.weight": true, "layers.0.self_attn.to_add_out.weight": true, "layers.0.self_attn.norm_added_k.weight": true,
+		"layers.0.mlp_moe_gen.up_proj.weight": true, "layers.0.input_layernorm_moe_gen.weight": true, "layers.0.self_attn.to_q.weight": false, "layers.0.mlp.up_proj.weight": false,
+	} {
+		if got := (&Binding{}).ignored(name, m.Ignore); got != want {
+			t.Errorf("%s: ignored %v, want %v", name, got, want)
+		}
+	}
+}

@@ -232,6 +232,7 @@ func granites() []architecture {
 	return []architecture{
 		{"granite", "GraniteForCausalLM", "model", "GraniteDecoderLayer", 1, []int{2}, granite},
 		{"granite4_vision_text", "", "model", "Granite4VisionTextDecoderLayer", 1, []int{2}, granite4Vision},
+		{"granite_docling_text", "", "model", "GraniteDoclingTextDecoderLayer", 100257, []int{100257}, graniteDocling},
 		{"granite_swa", "GraniteSWAForCausalLM", "model", "GraniteSWADecoderLayer", 100257, []int{100257}, graniteSWA},
 		{"granitemoe_swa", "GraniteMoeSWAForCausalLM", "model", "GraniteMoeSWADecoderLayer", 1, []int{2}, graniteMoESWA},
 		{"granitemoehybrid", "GraniteMoeHybridForCausalLM", "model", "GraniteMoeHybridDecoderLayer", 1, []int{2}, graniteMoEHybrid},

@@ -1,20 +1,43 @@
 package meta
 
+import "encoding/json"
+
 // granite is GraniteForCausalLM: llama with multipliers on embeddings, scores,
 // residuals and logits.
-func granite(f *fields, b *Builder) { f.granite(b, "Granite", false) }
+func granite(f *fields, b *Builder) { f.granite(b, "Granite", false, graniteDefaults()) }
 
 // granite4Vision is the text model of Granite4VisionForConditionalGeneration: granite, with the
 // factor of the logits.
-func granite4Vision(f *fields, b *Builder) { f.granite(b, "Granite4VisionText", true) }
+func granite4Vision(f *fields, b *Builder) {
+	f.granite(b, "Granite4VisionText", true, graniteDefaults())
+}
+
+// graniteDocling is the text model of GraniteDoclingForConditionalGeneration: granite with other
+// defaults, and with the factor of the logits.
+func graniteDocling(f *fields, b *Builder) {
+	f = f.without()
+	for name, v := range map[string]json.Number{"embedding_multiplier": "12", "logits_scaling": "4", "residual_multiplier": "0.263", "attention_multiplier": "0.015625"} {
+		if !f.has(name) {
+			f.values[name] = v
+		}
+	}
+	f.granite(b, "GraniteDoclingText", true, decoderDefaults{
+		vocab: 133800, hidden: 1024, inner: 2048, layers: 28, heads: 16, kvHeads: 4,
+		context: 32768, eps: 1e-5, act: "silu", rope: ropeDefaults{theta: 10000}, tied: true,
+	})
+}
+
+func graniteDefaults() decoderDefaults {
+	return decoderDefaults{
+		vocab: 32000, hidden: 4096, inner: 11008, layers: 32, heads: 32,
+		context: 2048, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
+	}
+}
 
 // granite builds granite's model with the given prefix of classes. wrapped says that the factor of
 // the logits holds within the wrapper.
-func (f *fields) granite(b *Builder, class string, wrapped bool) {
-	d := readDecoder(f, class, decoderDefaults{
-		vocab: 32000, hidden: 4096, inner: 11008, layers: 32, heads: 32,
-		context: 2048, eps: 1e-6, act: "silu", rope: ropeDefaults{theta: 10000},
-	})
+func (f *fields) granite(b *Builder, class string, wrapped bool, defaults decoderDefaults) {
+	d := readDecoder(f, class, defaults)
 	attentionBias := f.bool("attention_bias", false)
 	mlpBias := f.bool("mlp_bias", false)
 	w, scale := f.graniteWiring()

@@ -21,6 +21,13 @@ func qwen2VL(class string) func(f *fields, b *Builder) {
 func qwen3VL(f *fields, b *Builder) {
 	d := readDecoder(f, "Qwen3VLText", qwen3VLDefaults(decoderDefaults{hidden: 4096, inner: 22016, layers: 32, heads: 32, headDim: 128}))
 	bias := f.bool("attention_bias", false)
+	if w := b.tree.wrapper; w != nil && w.modelType == "cosmos3_omni" {
+		b.publishes(".self_attn.q_proj.", ".self_attn.to_q.", ".self_attn.k_proj.", ".self_attn.to_k.", ".self_attn.v_proj.", ".self_attn.to_v.", ".self_attn.o_proj.", ".self_attn.to_out.",
+			".self_attn.q_norm.", ".self_attn.norm_q.", ".self_attn.k_norm.", ".self_attn.norm_k.")
+		for _, generator := range []string{"self_attn.add_*_proj", "self_attn.to_add_out", "self_attn.norm_added_*", "*_moe_gen", "*.*_moe_gen"} { // the layers that draw
+			b.Ignore("layers.*." + generator + ".**")
+		}
+	}
 	d.causalLM(f, b, wiring{block: preNorm()}, func(b *Builder, i int) {
 		d.qkNormAttention(b, bias, AttentionSpec{Layer: i})
 		d.gatedMLP(b, "mlp", d.inner, false)

@@ -7,7 +7,7 @@ var paddings = map[string]int{
 	"apertus": 3, "bamba": 0, "cohere": 0, "cohere2": 0, "cohere2_moe": 0, "exaone": 0, "sarvam_moe": 0, "vaultgemma": 0, "ernie4_5": 0, "ernie4_5_moe": 0, "exaone_moe": 0, "falcon_h1": 0, "gemma": 0, "gemma2": 0, "gemma3_text": 0, "gemma3n_text": 0, "gemma4_text": 0, "gemma4_unified_text": 0, "lfm3": 124893, "recurrent_gemma": 0,
 	"flex_olmo": 100277, "glm": 151329, "glm4": 151329, "helium": 3, "hunyuan_v1_dense": 0, "hunyuan_v1_moe": 0, "internlm3": 2, "lfm2": 0, "lfm2_moe": 0, "ministral3": 11, "nanochat": 1, "olmo": 1, "olmo2": 1, "olmo3": 1, "olmoe": 1, "opt": 1, "phi3": 32000,
 	"seed_oss": 1, "smollm3": 128004, "zamba": 0, "zamba2": 0, "zaya": 0,
-	"apertus1p5_text": 3, "aria_text": 2, "bailing_hybrid": 156892, "biogpt": 1, "cohere_compass_text": 0, "dots3_note_text": 151659, "emu3_text_model": 151643, "hy_v4": 120002, "hunyuan_vl_text": 0, "hy_v4_vl_text": 120002, "jamba": 0, "kimi_linear": 163839,
+	"apertus1p5_text": 3, "aria_text": 2, "bailing_hybrid": 156892, "biogpt": 1, "cohere_compass_text": 0, "dots3_note_text": 151659, "emu3_text_model": 151643, "granite_docling_text": 100256, "hy_v4": 120002, "hunyuan_vl_text": 0, "hy_v4_vl_text": 120002, "jamba": 0, "kimi_linear": 163839,
 	"mistral4": 11, "mllama_text_model": 128004, "modernbert-decoder": 50283, "olmo_hybrid": 100277, "paddleocr_vl_text": 0, "phi4_multimodal": 199999, "step3p5": 1, "xglm": 1,
 }
 

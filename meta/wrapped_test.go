@@ -40,3 +40,27 @@ func TestVoxtralHasDefaultsOfItsOwn(t *testing.T) {
 		t.Errorf("fields that are there: %+v, rope %+v", s, s.Rope)
 	}
 }
+
+// TestThetaOfGLMASRIsIgnored: transformers adds rope_parameters to text_config, which come before rope_theta.
+func TestThetaOfGLMASRIsIgnored(t *testing.T) {
+	for more, want := range map[string]float64{`"rope_theta": 500`: 10000, `"rope_theta": 500, "rope_scaling": {"rope_type": "linear", "factor": 2}`: 500} {
+		m := build(t, []byte(`{"model_type": "glmasr", "text_config": {"num_hidden_layers": 1, `+more+`}}`))
+		if s := attentionOf(t, m, "model.language_model.layers.0.self_attn"); s.Rope.Theta != want {
+			t.Errorf("%s: theta %v, want %v", more, s.Rope.Theta, want)
+		}
+	}
+}
+
+// TestGLMASRHasDefaultsOfItsOwn is TestVoxtralHasDefaultsOfItsOwn for GLM-ASR.
+func TestGLMASRHasDefaultsOfItsOwn(t *testing.T) {
+	m := build(t, []byte(`{"model_type": "glmasr", "text_config": {"model_type": "llama", "num_hidden_layers": 1}}`))
+	s := attentionOf(t, m, "model.language_model.layers.0.self_attn")
+	norm := m.Root.Find("model.language_model.norm").Spec.(*NormSpec)
+	if s.Heads != 16 || s.KVHeads != 4 || s.HeadDim != 128 || s.Rope.Theta != 10000 || norm.Dim != 2048 || norm.Eps != 1e-5 {
+		t.Errorf("%+v, rope %+v, norm %+v", s, s.Rope, norm)
+	}
+	m = build(t, []byte(`{"model_type": "glmasr", "text_config": {"num_hidden_layers": 1, "num_key_value_heads": 2, "rope_parameters": {"rope_theta": 500}}}`))
+	if s := attentionOf(t, m, "model.language_model.layers.0.self_attn"); s.KVHeads != 2 || s.Rope.Theta != 500 {
+		t.Errorf("fields that are there: %+v, rope %+v", s, s.Rope)
+	}
+}

@@ -30,6 +30,7 @@ func wrappers() []wrapper {
 		{"aya_vision", "AyaVisionForConditionalGeneration", "AyaVisionModel", text, "cohere2", false, true, false},
 		{"cohere2_vision", "Cohere2VisionForConditionalGeneration", "Cohere2VisionModel", text, "cohere2", false, true, false},
 		{"cohere_compass", "CohereCompassForConditionalGeneration", "CohereCompassModel", text, "cohere_compass_text", true, false, false},
+		{"cosmos3_omni", "Cosmos3OmniForConditionalGeneration", "Cosmos3OmniModel", text, "qwen3_vl_text", false, false, false},
 		{"deepseek_vl", "DeepseekVLForConditionalGeneration", "DeepseekVLModel", text, "llama", false, true, false},
 		{"deepseek_vl_hybrid", "DeepseekVLHybridForConditionalGeneration", "DeepseekVLHybridModel", text, "llama", false, true, false},
 		{"deepseek_ocr2", "DeepseekOcr2ForConditionalGeneration", "DeepseekOcr2Model", text, "deepseek_ocr2_text", true, false, false},
@@ -41,6 +42,7 @@ func wrappers() []wrapper {
 		{"fast_vlm", "FastVlmForConditionalGeneration", "FastVlmModel", text, "qwen2", false, false, true},
 		{"fuyu", "FuyuForCausalLM", "FuyuModel", text, "persimmon", false, false, false},
 		{"got_ocr2", "GotOcr2ForConditionalGeneration", "GotOcr2Model", text, "qwen2", false, true, false},
+		{"granite_docling", "GraniteDoclingForConditionalGeneration", "GraniteDoclingModel", "text_model", "granite_docling_text", true, true, false},
 		{"granite4_vision", "Granite4VisionForConditionalGeneration", "Granite4VisionModel", text, "granite4_vision_text", true, false, false},
 		{"hunyuan_vl", "HunYuanVLForConditionalGeneration", "HunYuanVLModel", text, "hunyuan_vl_text", true, true, true},
 		{"hy_v4_vl", "HYV4VLForConditionalGeneration", "HYV4VLModel", text, "hy_v4_vl_text", true, false, false},
@@ -113,8 +115,17 @@ func gemmaWrappers(text string) []wrapper {
 // soundWrappers returns models of text and sound in the table.
 func soundWrappers(text string) []wrapper {
 	return []wrapper{
+		{"audioflamingo3", "AudioFlamingo3ForConditionalGeneration", "AudioFlamingo3Model", text, "qwen2", false, false, false},
+		{"fun_asr_nano", "FunAsrNanoForConditionalGeneration", "FunAsrNanoModel", text, "qwen3", false, true, false},
+		{"glmasr", "GlmAsrForConditionalGeneration", "GlmAsrModel", text, "llama", false, true, false},
 		{"granite_speech", "GraniteSpeechForConditionalGeneration", "GraniteSpeechModel", text, "granite", false, true, false},
+		{"granite_speech_plus", "GraniteSpeechPlusForConditionalGeneration", "GraniteSpeechPlusModel", text, "granite", false, true, false},
+		{"moss_transcribe_diarize", "MossTranscribeDiarizeForConditionalGeneration", "MossTranscribeDiarizeModel", text, "qwen3", false, true, false},
+		{"musicflamingo", "MusicFlamingoForConditionalGeneration", "MusicFlamingoModel", text, "qwen2", false, false, false},
+		{"omniasr", "OmniASRForConditionalGeneration", "OmniASRModel", text, "llama", false, false, false},
 		{"qwen2_audio", "Qwen2AudioForConditionalGeneration", "Qwen2AudioModel", text, "qwen2", false, false, false},
+		{"qwen3_asr", "Qwen3ASRForConditionalGeneration", "Qwen3ASRModel", text, "qwen3", false, true, false},
+		{"vibevoice_asr", "VibeVoiceAsrForConditionalGeneration", "VibeVoiceAsrModel", text, "qwen2", false, false, false},
 		{"voxtral", "VoxtralForConditionalGeneration", "VoxtralModel", text, "llama", false, false, false},
 	}
 }
@@ -164,8 +175,13 @@ func (w *wrapper) textFields(whole *fields) *fields {
 	if w.model != "" {
 		delete(values, "tie_embedding")
 	}
-	if w.modelType == "voxtral" {
-		voxtralDefaults(values)
+	if w.modelType == "glmasr" && values["rope_parameters"] == nil && values["rope_scaling"] == nil {
+		values["rope_theta"] = json.Number("10000") // transformers adds rope_parameters, which come before rope_theta
+	}
+	for name, v := range soundDefaults(w.modelType) {
+		if _, there := values[name]; !there {
+			values[name] = v
+		}
 	}
 	values["tie_word_embeddings"] = tied
 	values["own_eos_token_id"] = text.values["eos_token_id"] // which ends the n-grams of Qwen4-Exp
@@ -177,16 +193,22 @@ func (w *wrapper) textFields(whole *fields) *fields {
 	return &fields{at: text.at, values: values, errs: whole.errs}
 }
 
-// voxtralDefaults adds the fields that Voxtral's text model has by default, instead of llama's.
-func voxtralDefaults(values map[string]any) {
-	for name, v := range map[string]json.Number{
-		"vocab_size": "131072", "hidden_size": "3072", "intermediate_size": "8192", "num_hidden_layers": "30", "num_key_value_heads": "8", "head_dim": "128",
-		"max_position_embeddings": "131072", "rms_norm_eps": "1e-05", "rope_theta": "100000000.0",
-	} {
-		if _, there := values[name]; !there {
-			values[name] = v
+// soundDefaults returns the fields that the text model of Voxtral or of GLM-ASR has by default,
+// instead of llama's.
+func soundDefaults(modelType string) map[string]json.Number {
+	switch modelType {
+	case "glmasr":
+		return map[string]json.Number{
+			"vocab_size": "59264", "hidden_size": "2048", "intermediate_size": "6144", "num_hidden_layers": "28", "num_attention_heads": "16", "num_key_value_heads": "4",
+			"max_position_embeddings": "8192", "rms_norm_eps": "1e-05",
+		}
+	case "voxtral":
+		return map[string]json.Number{
+			"vocab_size": "131072", "hidden_size": "3072", "intermediate_size": "8192", "num_hidden_layers": "30", "num_key_value_heads": "8", "head_dim": "128",
+			"max_position_embeddings": "131072", "rms_norm_eps": "1e-05", "rope_theta": "100000000.0",
 		}
 	}
+	return nil
 }
 
 // thinker returns the fields of thinker_config, for models that answer in speech, completed with
@@ -268,6 +290,7 @@ func (w *wrapper) renames() []Rename {
 	tree := "model." + w.child + "."
 	return []Rename{
 		{tree, w.child + ".model."}, // LLaVA and most others
+		{tree, ""},                  // Cosmos 3
 		{"lm_head.", w.child + ".lm_head."},
 		{tree, "model."},                       // Qwen2-VL
 		{tree, "model." + w.child + ".model."}, // files saved by transformers 4.52

@@ -100,7 +100,7 @@ def as_published(file, config, style):
     if style == "published":
         tensors = {n: t for n, t in tensors.items() if not n.endswith(DECAYS)}
     if "vision_config" in config or is_text_within(config):
-        text = re.compile(r"language_model|text_model|lm_head|^model\.(layers|embed_tokens|norm|hc_head)\.|^(layers|tok_embeddings|norm|output|lerope)\.|^model\.llm\.|^model\.transformer\.")
+        text = re.compile(r"language_model|text_model|lm_head|^model\.(layers|embed_tokens|norm|hc_head)\.|^(layers|embed_tokens|tok_embeddings|norm|output|lerope)\.|^model\.llm\.|^model\.transformer\.")
         tensors = {n: t for n, t in tensors.items() if text.search(n) or t.numel() < (20 if kind in MANY_PARTS else 100)}
     if kind == "kimi_k25":  # its renaming of the vision tower's layers, undone, reaches those of the text
         tensors = {re.sub(r"^(language_model\.model\.)blocks\.", r"\1layers.", n): t for n, t in tensors.items()}

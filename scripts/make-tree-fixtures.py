@@ -340,7 +340,7 @@ def sizes(names):
     """The number of parameters that each class has by its defaults, of text models alone."""
     out = {}
     for name in names:
-        if name in ("fast_vlm", "got_ocr2", "lighton_ocr", "qwen3_omni_moe_thinker", "voxtral", "perception_lm"):  # their text models have defaults of their own; published configs say all of them
+        if name in ("fast_vlm", "got_ocr2", "lighton_ocr", "qwen3_omni_moe_thinker", "voxtral", "perception_lm", "fun_asr_nano", "glmasr", "moss_transcribe_diarize", "omniasr", "qwen3_asr"):  # their text models have defaults of their own; published configs say all of them
             continue
         config = AutoConfig.for_model(name)
         wrapper = is_text_within(dict(config.to_dict(), model_type=name))

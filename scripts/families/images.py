@@ -120,6 +120,19 @@ def granite4_vision(R):
                    image_grid_pinpoints=[[8, 16]], qformer_config=dict(model_type="blip_2_qformer", num_hidden_layers=1, intermediate_size=8))
 
 
+def granite_docling(R):
+    t = multipliers(R, llama(R, "granite_docling_text", head_dim=False, dims=(4, 8)))
+    t["mlp_bias"] = R.random() < 0.3
+    vision = dict(VISION, image_size=16, scale_factor=2, out_hidden_size=t["hidden_size"], deepstack_visual_indexes=[0], use_fine_route=False)
+    return wrapped(R, wrap, "granite_docling", t, vision, image_token_id=1000)
+
+
+def cosmos3_omni(R):
+    t = llama(R, "qwen3_vl_text", ropes=("default",), dims=(6, 8))
+    parted(R, t, t.get("head_dim") or t["hidden_size"] // t["num_attention_heads"])
+    return wrapped(R, wrap, "cosmos3_omni", t, dict(QWEN, model_type="qwen3_vl_vision", out_hidden_size=t["hidden_size"], num_position_embeddings=4, deepstack_visual_indexes=[0]), image_token_id=5, video_token_id=6)
+
+
 def ernie4_5_vl_moe(R):
     t = llama(R, "ernie4_5_vl_moe_text", head_dim=False, ropes=("default",), dims=(8, 16))
     n, half = t["num_hidden_layers"], t["hidden_size"] // t["num_attention_heads"] // 2
@@ -335,7 +348,9 @@ MAKERS = {
     "glm_ocr": (lambda R: glm(R, glm4, "glm_ocr", "glm_ocr_text"), [6]),
     "glmga": (lambda R: glm(R, glm4, "glmga", "glm4v_text"), [65]),
     "got_ocr2": (got_ocr2, [5]),
+    "cosmos3_omni": (cosmos3_omni, [1]),
     "granite4_vision": (granite4_vision, [12]),
+    "granite_docling": (granite_docling, [3]),
     "idefics2": (idefics2, [80]),
     "idefics3": (idefics3, [1]),
     "internvl": (internvl, [1]),

@@ -3,11 +3,12 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithPast
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MULTIMODAL_LM_MAPPING
 from transformers.models.rwkv.modeling_rwkv import RwkvModel
 from transformers.models.step3p7.modeling_step3p7 import Step3p7PreTrainedModel, Step3p7TextConfig, Step3p7TextModel
 
 MODEL_FOR_CAUSAL_LM_MAPPING._model_mapping["mistral4"] = "Mistral4ForCausalLM"  # which transformers has among models of images
+MODEL_FOR_MULTIMODAL_LM_MAPPING._model_mapping.update(audioflamingo3="AudioFlamingo3ForConditionalGeneration", musicflamingo="MusicFlamingoForConditionalGeneration")
 
 
 def without_idle_experts(model):
@@ -65,7 +66,8 @@ def step3p5_published(name, t):
     return [(name + part + "_proj.weight", half.contiguous()) for part, half in zip(("gate", "up"), t.chunk(2, dim=1))]
 
 
-MANY_PARTS = ("deepseek_vl_hybrid", "granite4_vision", "granite_speech", "idefics2", "janus")  # of which fixtures have the smallest tensors alone
+MANY_PARTS = ("audioflamingo3", "cosmos3_omni", "deepseek_vl_hybrid", "fun_asr_nano", "glmasr", "granite4_vision", "granite_docling", "granite_speech", "granite_speech_plus", "idefics2", "janus",
+              "moss_transcribe_diarize", "musicflamingo", "omniasr", "qwen3_asr", "vibevoice_asr")  # of which fixtures have the smallest tensors alone
 
 
 def is_of_images(name):
@@ -80,7 +82,8 @@ def without_experts_of_images(model):
     return model
 
 
-OF_SOUND = ("granite_speech", "qwen2_audio", "voxtral")
+OF_SOUND = ("audioflamingo3", "fun_asr_nano", "glmasr", "granite_speech", "granite_speech_plus", "moss_transcribe_diarize", "musicflamingo", "omniasr", "qwen2_audio", "qwen3_asr", "vibevoice_asr",
+            "voxtral")
 
 
 def without_layers_of_images(model):

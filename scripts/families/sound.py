@@ -32,6 +32,61 @@ def granite_speech(R):
     return c
 
 
+WHISPER = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, num_mel_bins=4, max_source_positions=8)
+
+
+def heard(R, model_type, text, tied, parts):
+    """A model of sound, of which parts returns the configs beside its text. tied says whether its head may be the embedding."""
+    t = llama(R, text, dims=(6, 8), **(dict(head_dim=False) if text == "qwen2" else {}))
+    if text == "granite":
+        multipliers(R, t)
+    elif text == "qwen3":
+        t["head_dim"] = R.choice([6, 8])
+    c = wrapped(R, wrap, model_type, t, {}, **parts(t))
+    c.pop("vision_config")
+    c["audio_token_index" if text == "granite" else "audio_token_id"] = 1000  # no token that a prompt has
+    if not tied:
+        c.pop("tie_word_embeddings")
+    return c
+
+
+def granite_speech_plus(R):
+    return heard(R, "granite_speech_plus", "granite", True, lambda t: dict(
+        encoder_config=dict(input_dim=4, num_layers=1, hidden_dim=8, feedforward_mult=1, num_heads=2, dim_head=4, output_dim=4, context_size=4, max_pos_emb=4, conv_kernel_size=3),
+        projector_config=dict(model_type="blip_2_qformer", hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, encoder_hidden_size=8),
+        has_lora_adapter=False, window_size=2, downsample_rate=1))
+
+
+def glmasr(R):
+    return heard(R, "glmasr", "llama", True, lambda t: dict(audio_config=dict(hidden_size=8, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, num_mel_bins=4)))
+
+
+def qwen3_asr(R):
+    return heard(R, "qwen3_asr", "qwen3", True, lambda t: dict(audio_config=dict(
+        num_mel_bins=8, encoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=8, d_model=8, n_window=2, n_window_infer=4, output_dim=t["hidden_size"], downsample_hidden_size=4)))
+
+
+def fun_asr_nano(R):
+    return heard(R, "fun_asr_nano", "qwen3", True, lambda t: dict(
+        adaptor_config=dict(hidden_size=t["hidden_size"], intermediate_size=t["hidden_size"] // 4, num_attention_heads=1, num_hidden_layers=1, projector_hidden_size=8),
+        audio_config=dict(num_mel_bins=4, hidden_size=8, num_attention_heads=2, intermediate_size=8, num_hidden_layers=2, num_stacked_frames=2, num_timestamp_prediction_layers=1, fsmn_kernel_size=3)))
+
+
+def omniasr(R):
+    return heard(R, "omniasr", "llama", False, lambda t: dict(audio_config=dict(
+        hidden_size=8, conv_dim=[4, 4], conv_kernel=[3, 3], conv_stride=[2, 2], num_attention_heads=2, num_hidden_layers=1, num_conv_pos_embeddings=2, num_conv_pos_embedding_groups=2,
+        intermediate_size=8)))
+
+
+def vibevoice_asr(R):
+    encoder = dict(num_filters=2, downsampling_ratios=[2, 2], depths=[1, 1, 1], hidden_size=4)
+    return heard(R, "vibevoice_asr", "qwen2", False, lambda t: dict(acoustic_tokenizer_encoder_config=encoder, semantic_tokenizer_encoder_config=encoder))
+
+
+def flamingo(R, model_type):
+    return heard(R, model_type, "qwen2", False, lambda t: dict(audio_config=dict(WHISPER, hidden_size=20, model_type="audioflamingo3_encoder")))
+
+
 def omni(R, routed=None):
     """The part of Qwen's models with images and sound that writes text."""
     kind = "qwen3_omni_moe" if routed else "qwen2_5_omni"
@@ -78,10 +133,19 @@ def phi4_multimodal(R):
 
 # The makers, each with the seeds of the committed fixtures.
 MAKERS = {
+    "audioflamingo3": (lambda R: flamingo(R, "audioflamingo3"), [2]),
+    "fun_asr_nano": (fun_asr_nano, [1]),
+    "glmasr": (glmasr, [1]),
     "granite_speech": (granite_speech, [98]),
+    "granite_speech_plus": (granite_speech_plus, [1]),
+    "moss_transcribe_diarize": (lambda R: heard(R, "moss_transcribe_diarize", "qwen3", True, lambda t: dict(audio_config=WHISPER)), [1]),
+    "musicflamingo": (lambda R: flamingo(R, "musicflamingo"), [2]),
+    "omniasr": (omniasr, [1]),
     "phi4_multimodal": (phi4_multimodal, [3]),
     "qwen2_5_omni": (omni, [3]),
     "qwen2_audio": (qwen2_audio, [44]),
     "qwen3_omni_moe": (lambda R: omni(R, routed), [2]),
+    "qwen3_asr": (qwen3_asr, [1]),
+    "vibevoice_asr": (vibevoice_asr, [2]),
     "voxtral": (voxtral, [14]),
 }
