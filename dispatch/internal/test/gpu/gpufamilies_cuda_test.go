@@ -25,7 +25,7 @@ var leftToTheCPU = reasons(map[string][]string{
 	"experts in two stacks":             {"family-jetmoe-1", "family-jetmoe-2"},
 	"gated linear recurrent units":      {"family-recurrent-gemma-1", "family-recurrent-gemma-2"},
 	"hyper-connections":                 {"family-deepseek-v4-1", "family-deepseek-v4-5", "family-hy-v4-6", "family-hy-v4-7", "family-hy-v4-vl-5", "family-qwen4-exp-text-1", "small-deepseek-v4-published"},
-	"embeddings beside hidden states":   {"family-zamba-1", "family-zamba-2", "family-zamba2-4", "family-zamba2-13", "family-zamba2-14"},
+	"embeddings after hidden states":    {"family-zamba-1", "family-zamba-2", "family-zamba2-4", "family-zamba2-13", "family-zamba2-14"},
 	"embeddings of n-grams":             {"family-qwen4-exp-1"},
 	"biases of gates":                   {"family-beam-3", "family-beam-8"},
 	"inputs by layer":                   {"family-gemma3n-1", "family-gemma3n-text-1", "family-gemma3n-text-2", "family-gemma3n-text-3", "family-gemma4-small-1", "family-gemma4-small-2"},
