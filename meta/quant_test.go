@@ -132,6 +132,29 @@ func quantisedCases() []quantisedCase {
 	}
 }
 
+// TestBlocksOfEarlyCompressedTensorsWereRefused: they write the size of blocks as text.
+func TestBlocksOfEarlyCompressedTensorsWereRefused(t *testing.T) {
+	for structure, ok := range map[string]bool{`"16x24"`: true, `[16, 24]`: true, `"16"`: false, `"16x"`: false, `"x24"`: false, `"16x24x8"`: false, `"-16x24"`: false} {
+		config, err := ReadConfig([]byte(strings.TrimSuffix(smallLlama, "}") + `, "quantization_config": {"quant_method": "compressed-tensors", "format": "float-quantized",
+			"config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": ` + structure + `}}}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := New(config, nil)
+		if (err == nil) != ok {
+			t.Errorf("%s: got error %v", structure, err)
+		}
+		if err != nil {
+			continue
+		}
+		for path, p := range m.Root.AllParams() {
+			if q := p.Sources[0].Quant; strings.HasSuffix(path, "mlp.gate_proj.weight") && (q == nil || q.Rows != 16 || q.Columns != 24) {
+				t.Errorf("%s: %s is %+v, want blocks of 16 × 24", structure, path, q)
+			}
+		}
+	}
+}
+
 // TestStoredIsWhatMatrixInverts: shapes of codes lead back to the matrix.
 func TestStoredIsWhatMatrixInverts(t *testing.T) {
 	for _, q := range []Quant{

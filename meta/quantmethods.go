@@ -100,7 +100,7 @@ func (f *fields) refuseMLX() {
 // readFP8 reads the fields of fine-grained FP8.
 func (q *quantised) readFP8(f *fields, c map[string]any) {
 	if format, ok := c["fmt"].(string); ok && format != "e4m3" {
-		f.fail("fmt", "%.40q is not supported (e4m3)", format)
+		f.fail("fmt", "%.40q is not supported (e4m3); %s", format, unquantisedAdvice)
 	}
 	if c["scale_fmt"] == "ue8m0" {
 		q.formats = []QuantFormat{QuantFP8Powers}
@@ -174,13 +174,17 @@ func (q *quantised) readAutoRound(f *fields, c map[string]any) {
 func (q *quantised) readAWQ(f *fields, c map[string]any) {
 	q.readNibbles(f, c)
 	if version, ok := c["version"].(string); ok && !strings.EqualFold(version, "gemm") {
-		f.fail("version", "%.40q is not supported (gemm)", version)
+		f.fail("version", "%.40q is not supported (gemm); %s", version, unquantisedAdvice)
 	}
 }
 
-// block reads the size of the blocks that share a scale.
+// block reads the size of the blocks that share a scale: [128, 128], or "128x128" as early versions of compressed-tensors wrote it.
 func (q *quantised) block(f *fields, name string, value any) {
 	list, ok := value.([]any)
+	if text, isText := value.(string); isText {
+		rows, columns, _ := strings.Cut(text, "x")
+		list, ok = []any{json.Number(rows), json.Number(columns)}, true
+	}
 	if value == nil {
 		q.rows, q.columns = 0, 0
 		return
