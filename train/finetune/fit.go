@@ -428,7 +428,7 @@ func (s *student) adapt(skeleton *meta.Model, binding *loader.Binding) error {
 	host, beside := dispatch.DescribeHost(), s.passBytes(skeleton)+trained
 	options := []model.Option{model.Freeze(func(string) bool { return true })}
 	if s.Method == "reward" {
-		options = append(options, model.WithoutHead())
+		options = append(options, model.WithoutHead()) // a head for scores replaces it
 	}
 	if s.Quantize != "" {
 		options = append(options, model.Quantize(s.format()))
