@@ -47,26 +47,39 @@ func Open(path string) (*Set, error) {
 
 // Reload reads the file again. If it fails, the keys do not change.
 func (s *Set) Reload() error {
-	info, err := os.Stat(s.path)
-	if err != nil {
-		return fmt.Errorf("keys: %w", err)
-	}
-	b, err := smallfile.Read(s.path, maxFile)
-	if err != nil {
-		return fmt.Errorf("keys: %w", err)
-	}
-	list, err := parse(b)
+	seen := s.version()
+	list, err := s.read()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen = reload.VersionOf(info)
+	s.seen = seen
 	if err != nil {
-		return fmt.Errorf("keys: %s: %w", s.path, err)
+		return fmt.Errorf("keys: %w", err)
 	}
 	s.keys = nil
 	for _, e := range list {
 		s.keys = append(s.keys, s.key(e))
 	}
 	return nil
+}
+
+func (s *Set) read() ([]entry, error) {
+	b, err := smallfile.Read(s.path, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	list, err := parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.path, err)
+	}
+	return list, nil
+}
+
+// version returns the version of the file. It is zero if there is none.
+func (s *Set) version() (v reload.Version) {
+	if info, err := os.Stat(s.path); err == nil {
+		v = reload.VersionOf(info)
+	}
+	return v
 }
 
 // key returns the key of an entry. The caller holds mu.
@@ -89,16 +102,12 @@ func (s *Set) Watch(ctx context.Context, period time.Duration) {
 	reload.Watch(ctx, period, s.changed, s.ReloadAndLog)
 }
 
-// changed reports whether the file has changed since the last Reload. A missing file has not
-// changed.
+// changed reports whether the file has changed since the last Reload.
 func (s *Set) changed() bool {
-	info, err := os.Stat(s.path)
-	if err != nil {
-		return false
-	}
+	v := s.version()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return reload.VersionOf(info) != s.seen
+	return v != s.seen
 }
 
 // ReloadAndLog calls Reload and logs the result.

@@ -2,6 +2,7 @@ package keys
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,6 +163,25 @@ func TestAFileThatChangesIsReadAgain(t *testing.T) {
 			t.Error("the file was not read again")
 		}
 	})
+}
+
+// TestARemovedFileOfKeysIsLogged: the keys of a file that was removed stayed valid, and the log did not say so. An error is
+// logged once, not with each check.
+func TestARemovedFileOfKeysIsLogged(t *testing.T) {
+	s := open(t, "- {name: a, key: old}")
+	if err := os.Remove(s.path); err != nil {
+		t.Fatal(err)
+	}
+	if !s.changed() || !errors.Is(s.Reload(), fs.ErrNotExist) || s.Find([]string{"old"}) == nil {
+		t.Error("want an error for the removed file, and the key as it was")
+	}
+	if s.changed() {
+		t.Error("the removed file counts as changed again")
+	}
+	write(t, s.path, "- {name: a, key: old}", 0)
+	if !s.changed() || s.Reload() != nil {
+		t.Error("want the file read when it is back")
+	}
 }
 
 // TestAFileOfKeysThatIsNoListSaysWhatItIs: its error had the type of a Go struct.
