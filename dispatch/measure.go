@@ -16,7 +16,7 @@ type recorder struct {
 	follows bool      // whether the current pass follows one that decoded
 
 	seconds, bytes average
-	sleep          *sleepTrial // nil if passes do not wait for experts
+	wait           *waitTrial // nil if passes do not wait for experts
 
 	firstToken, pass, disk gauge
 }
@@ -74,8 +74,8 @@ func (r *recorder) end(b *Batch, logits bool, read int64) {
 	decode := decodes(b)
 	if decode {
 		r.pass.set(r.seconds.add(now.Sub(r.start).Seconds()))
-		if r.sleep != nil {
-			r.sleep.passed(now.Sub(r.start))
+		if r.wait != nil {
+			r.wait.passed(now.Sub(r.start))
 		}
 		if before {
 			r.disk.set(r.bytes.add(float64(read - r.read)))

@@ -112,7 +112,7 @@ func (m *Model) Checkpoint() *loader.Checkpoint { return m.checkpoint }
 func (m *Model) take(binding *loader.Binding) error {
 	here := m.settings.Machine()
 	layout := here.Layout(m.settings.Threads)
-	b, err := cpu.New(cpu.Options{Threads: m.settings.Threads, Variant: m.settings.Variant, Ledger: m.ledger, Arena: &m.options.Ledger.arena, Layout: layout, Reading: m.reading()})
+	b, err := cpu.New(cpu.Options{Threads: m.settings.Threads, Variant: m.settings.Variant, Ledger: m.ledger, Arena: &m.options.Ledger.arena, Layout: layout, Waiting: m.waiting()})
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (m *Model) take(binding *loader.Binding) error {
 	}
 	devices, skip := m.hostMap()
 	o := m.residencyOptions()
-	o.Skip, o.Converter = skip, converter
+	o.Skip, o.Converter, o.Rouse = skip, converter, b.Rouse
 	if layout != nil {
 		o.Homes = layout.Homes
 	}
@@ -175,14 +175,14 @@ func (m *Model) newConverter() (backend.Converter, error) {
 	return c, nil
 }
 
-// reading returns the backend's Options.Reading, or nil if passes do not wait for experts.
-func (m *Model) reading() func() bool {
+// waiting returns the backend's Options.Waiting, or nil if passes do not wait for experts.
+func (m *Model) waiting() func() (cpu.Waiting, bool) {
 	if m.plan.ExpertCacheBytes == 0 {
 		return nil
 	}
-	trial := new(sleepTrial)
-	m.measured.sleep = trial
-	return func() bool { return trial.sleeps() && m.options.Ledger.mover.Reading() }
+	trial := new(waitTrial)
+	m.measured.wait = trial
+	return func() (cpu.Waiting, bool) { return trial.mode(), m.options.Ledger.mover.Reading() }
 }
 
 // residencyOptions returns the options of the weight store that follow from the model's options

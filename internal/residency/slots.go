@@ -26,7 +26,7 @@ type expertSlots struct {
 	loads  []*load
 	mover  *Mover
 	reader reader
-	wake   chan struct{} // signals that an awaited slot has changed
+	wake   wake // signals that an awaited slot has changed
 
 	mu       sync.Mutex
 	arena    *hostmem.Arena
@@ -104,17 +104,9 @@ func (s *slot) done(err error) {
 	}
 	r.mu.Unlock()
 	if awaited {
-		r.signal()
+		r.wake.signal()
 	}
 	r.moves.Done()
-}
-
-// signal wakes the goroutine in await.
-func (r *expertSlots) signal() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
 }
 
 // slotSizes holds the number of slots that the plan has memory for, the number of those that have
@@ -127,7 +119,7 @@ func newExpertSlots(loads []*load, cache *policy.Cache, arena *hostmem.Arena, si
 	n := size.planned + size.lent
 	r := &expertSlots{
 		loads:    loads,
-		wake:     make(chan struct{}, 1),
+		wake:     newWake(),
 		arena:    arena,
 		each:     size.bytes,
 		slots:    make([]slot, n),
@@ -314,7 +306,7 @@ func (r *expertSlots) hold(id int) ([]byte, error) {
 // await waits until a load that hold has requested was read or has failed.
 func (r *expertSlots) await() {
 	since := time.Now()
-	<-r.wake
+	r.wake.wait()
 	r.mu.Lock()
 	r.stall += time.Since(since)
 	r.mu.Unlock()
@@ -358,7 +350,7 @@ func (r *expertSlots) close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
-	r.signal()
+	r.wake.signal()
 	for i := range r.slots {
 		r.mover.cancel(&r.slots[i].transfer, errClosed)
 	}

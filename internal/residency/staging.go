@@ -35,7 +35,7 @@ func (s *Store) startStreams(loads [][]*load, o *Options) error {
 		if s.experts, err = newExpertSlots(make([]*load, all), s.expertCache(slots), s.arena, size); err != nil {
 			return err
 		}
-		s.experts.mover, s.experts.reader = s.mover, s
+		s.experts.mover, s.experts.reader, s.experts.wake.rouse = s.mover, s, s.rouse
 	}
 	return nil
 }
@@ -63,6 +63,7 @@ func (s *Store) streamed() (n streamed) {
 // newStream returns a stream for units with the given groups.
 func (s *Store) newStream(units [][]*load, window *hostmem.Block) *stream {
 	st := newStream(units, bytesOf(window), s.mover, s)
+	st.wake.rouse = s.rouse
 	if s.keep {
 		st.keep.arena = s.arena
 	}

@@ -86,6 +86,10 @@ type Options struct {
 	// the node of the thread that uses their rows. nil leaves the placement to the operating
 	// system.
 	Homes []int
+	// Rouse is called when a read has ended that a pass waits for, before the pass continues, to wake
+	// the threads that will compute with its bytes. It must be safe for concurrent use. nil does
+	// nothing.
+	Rouse func()
 	// Skip reports which parameters the caller manages itself. nil means none.
 	Skip func(*meta.Param) bool
 	// Away reports which experts of a stack the caller manages itself. nil means none.
@@ -144,6 +148,7 @@ type Store struct {
 	displacing displacing
 	files      files
 	opener     func(e *extent) (*hostmem.DirectFile, error) // s.open
+	rouse      func()                                       // Options.Rouse
 	bytesRead  atomic.Int64
 
 	// Experts. The slices belong to the computing goroutine.
@@ -181,6 +186,7 @@ func New(root *meta.Module, units []Unit, binding *loader.Binding, devices devic
 	s := &Store{
 		binding: binding, devices: devices,
 		keep: o.Keep && o.Lent > 0, homes: o.Homes, arena: o.Arena, skip: o.Skip, away: o.Away, whole: o.WholeStacks, restream: o.Restream,
+		rouse: o.Rouse,
 		paths: map[*meta.Param]string{}, folder: o.SidecarDir, convertsAgain: o.NoSidecar != nil,
 		holders: map[*meta.Param]*holder{},
 		buffers: map[*meta.Buffer]tensor.Tensor{},

@@ -62,7 +62,7 @@ func (g *group) done(err error) {
 	}
 	s.mu.Unlock()
 	if wake {
-		s.signal()
+		s.wake.signal()
 	}
 	s.moves.Done()
 }
@@ -81,7 +81,7 @@ type stream struct {
 	keep   keeper
 	mover  *Mover
 	reader reader
-	wake   chan struct{} // signals that an awaited group has changed
+	wake   wake // signals that an awaited group has changed
 
 	mu      sync.Mutex
 	current int // the running unit, or -1
@@ -98,7 +98,7 @@ type stream struct {
 
 // newStream returns a stream for units with the given groups.
 func newStream(units [][]*load, window []byte, m *Mover, r reader) *stream {
-	s := &stream{window: window, mover: m, reader: r, wake: make(chan struct{}, 1)}
+	s := &stream{window: window, mover: m, reader: r, wake: newWake()}
 	s.setUnits(units)
 	return s
 }
@@ -120,13 +120,6 @@ func (s *stream) setUnits(units [][]*load) {
 	s.first = append(s.first, len(s.groups))
 	s.whole = at <= int64(len(s.window))
 	s.rank()
-}
-
-func (s *stream) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
 }
 
 // holdsAll reports whether the window holds all groups.
@@ -214,7 +207,7 @@ func (s *stream) passed(k int) (n int) {
 func (s *stream) sleep() {
 	s.mu.Unlock()
 	since := time.Now()
-	<-s.wake
+	s.wake.wait()
 	s.mu.Lock()
 	s.stall += time.Since(since)
 }
@@ -379,7 +372,7 @@ func (s *stream) close() {
 	s.closed = true
 	s.keep.landed.Broadcast()
 	s.mu.Unlock()
-	s.signal()
+	s.wake.signal()
 	for _, g := range s.groups {
 		s.mover.cancel(&g.transfer, errClosed)
 	}

@@ -21,6 +21,10 @@ func affinity() []int {
 	return out
 }
 
+// Yield lets another thread that waits for the processor of the calling thread run. It returns at
+// once if there is none.
+func Yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
 // Pin restricts the calling thread to the given processors. Lock the goroutine to its thread first,
 // else the restriction stays with whatever goroutine runs on the thread next.
 func Pin(ids []int) error {

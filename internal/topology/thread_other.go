@@ -6,5 +6,8 @@ import "errors"
 
 func affinity() []int { return nil }
 
+// Yield lets another thread run on the processor where the system supports it.
+func Yield() {}
+
 // Pin restricts the calling thread to the given processors where the system supports it.
 func Pin([]int) error { return errors.ErrUnsupported }

@@ -29,11 +29,20 @@ type Options struct {
 	// Layout determines where threads run: all except the caller's are pinned to their memory
 	// nodes. If it is nil, the system places them.
 	Layout *topology.Layout
-	// Reading reports whether weights are being read that a pass waits for. If the threads leave
-	// no processor for reads, they park as soon as they find no work while Reading returns true.
-	// nil means never. It is called often and must be safe for concurrent use.
-	Reading func() bool
+	// Waiting returns how threads make room for the threads that read weights, and whether weights are
+	// being read that a pass waits for. It matters if the threads leave no processor for reads. nil
+	// means Spin. It is called often and must be safe for concurrent use.
+	Waiting func() (how Waiting, reading bool)
 }
+
+// Waiting is how threads make room for the threads that read weights.
+type Waiting uint8
+
+const (
+	Spin  Waiting = iota // they do not: threads without work spin for a while, then park
+	Yield                // they let others run now and then, also while they compute during a read
+	Sleep                // threads without work park at once during a read
+)
 
 // Backend computes on the host. See the package documentation.
 type Backend struct {
@@ -96,11 +105,11 @@ func New(o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{set: set, ledger: o.Ledger, arena: o.Arena, blocks: map[*byte]*hostmem.Block{}}
-	reading := o.Reading
+	waiting := o.Waiting
 	if o.Threads > maxYielding || o.Threads < runtime.GOMAXPROCS(0) {
-		reading = nil
+		waiting = nil
 	}
-	b.pool = newPool(o.Threads, o.Layout, reading, b.recovered)
+	b.pool = newPool(o.Threads, o.Layout, waiting, b.recovered)
 	b.gemm = matmul.New(set, b.Parallel)
 	b.gemm.Threads = max(o.Threads, 1)
 	return b, nil
@@ -111,6 +120,10 @@ func (b *Backend) Variant() string { return b.set.Name }
 
 // Lanes returns the number of partial sums of a dot product in float32.
 func (b *Backend) Lanes() int { return b.set.Lanes }
+
+// Rouse wakes the threads that have parked, because an operation will follow at once. They wait for
+// it some tenths of a millisecond, then park again. It is safe for concurrent use.
+func (b *Backend) Rouse() { b.pool.rouseAfter(b.pool.workers[0]) }
 
 // Threads returns the number of threads that share an operation.
 func (b *Backend) Threads() int { return len(b.pool.workers) }

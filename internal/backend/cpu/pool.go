@@ -34,6 +34,7 @@ type worker struct {
 	_      [128]byte
 	inside atomic.Uint64 // 2 × the generation that it is in or was in last, + 1 while it is in
 	parked atomic.Bool
+	roused atomic.Bool // woken by rouse: there is no task for it yet
 	_      [128]byte
 	share  atomic.Uint64 // its remaining units; see workstealing.go
 	_      [128]byte
@@ -43,9 +44,9 @@ type worker struct {
 }
 
 // A waiting thread spins on one word, yields now and then, and parks after some tenths of a
-// millisecond. That is longer than the time between two operations and between two tokens. While
-// weights are being read it parks after about a microsecond; see Options.Reading. With more than
-// maxYielding threads, waking takes longer than spinning saves.
+// millisecond. That is longer than the time between two operations and between two tokens. With
+// Sleep it parks after about a microsecond while weights are being read, unless Rouse has woken it.
+// With more than maxYielding threads, waking takes longer than spinning saves.
 const (
 	looks      = 2000 // checks between two yields
 	yields     = 48   // yields before it parks
@@ -61,6 +62,7 @@ const maxYielding = 8
 // preempts a thread, after tens of milliseconds. It reads the clock once in glanceSteps.
 const (
 	restEvery   = 500 * time.Microsecond
+	roomEvery   = 200 * time.Microsecond // with Yield, during reads
 	glanceSteps = 1 << 19
 )
 
@@ -82,7 +84,7 @@ type pool struct {
 	steps   int // about the number of steps in a unit
 	looks   int // see the constants; depends on the number of threads
 	yields  int
-	reading func() bool // Options.Reading; nil if reads never need the threads' processors
+	reads   func() (Waiting, bool) // Options.Waiting; nil if reads never need the threads' processors
 	began   time.Time
 
 	_       [128]byte
@@ -99,11 +101,11 @@ type pool struct {
 
 // newPool starts the workers of a pool of the given number of threads. With a layout, which must
 // be for that number, each worker is pinned to the processors of its memory node. The system
-// places the caller's thread where the workers leave room. reading is Options.Reading, or nil.
+// places the caller's thread where the workers leave room. reads is Options.Waiting, or nil.
 // fail is called with the values of panics.
-func newPool(threads int, layout *topology.Layout, reading func() bool, fail func(any)) *pool {
+func newPool(threads int, layout *topology.Layout, reads func() (Waiting, bool), fail func(any)) *pool {
 	threads = max(threads, 1)
-	p := &pool{done: make(chan struct{}, 1), fail: fail, began: time.Now(), looks: looks, yields: yields, reading: reading}
+	p := &pool{done: make(chan struct{}, 1), fail: fail, began: time.Now(), looks: looks, yields: yields, reads: reads}
 	if groups := threads / maxYielding; groups > 1 {
 		p.looks, p.yields = looks*groups, max(4, yields/groups)
 	}
@@ -199,6 +201,17 @@ func (p *pool) wakeAfter(w *worker) {
 	}
 }
 
+// rouseAfter is wakeAfter without a task.
+func (p *pool) rouseAfter(w *worker) {
+	for i := 2*w.index + 1; i <= 2*w.index+2 && i < len(p.workers); i++ {
+		next := p.workers[i]
+		if next.parked.Load() {
+			next.roused.Store(true)
+			p.unpark(next)
+		}
+	}
+}
+
 func (p *pool) unpark(w *worker) {
 	if w.parked.Load() && w.parked.CompareAndSwap(true, false) {
 		w.wake <- struct{}{}
@@ -210,7 +223,7 @@ func (p *pool) await() {
 	p.open.Store(0)
 	for _, w := range p.workers[1:] {
 		for i := 1; w.isIn(p.last); i++ {
-			if !p.patient(i) {
+			if !p.patient(i, false) {
 				// Any worker that leaves may be the one that signals, so check again.
 				p.waiting.Store(true)
 				if w.isIn(p.last) || !p.waiting.CompareAndSwap(true, false) {
@@ -262,11 +275,12 @@ func (p *pool) loop(w *worker, keep []int) {
 
 // waitFor joins the next generation. It returns 0 when the pool stops.
 func (p *pool) waitFor(w *worker) uint64 {
+	roused := false
 	for i := 1; !p.stop.Load(); i++ {
 		if g := p.open.Load(); p.join(w, g) {
 			return g
 		}
-		if p.patient(i) {
+		if p.patient(i, roused) {
 			continue
 		}
 		w.parked.Store(true)
@@ -275,14 +289,17 @@ func (p *pool) waitFor(w *worker) uint64 {
 		if !news || !w.parked.CompareAndSwap(true, false) {
 			<-w.wake
 		}
-		i = 0
+		if i, roused = 0, w.roused.Swap(false); roused {
+			p.rouseAfter(w)
+		}
 	}
 	return 0
 }
 
 // patient is called after the i-th unsuccessful check. It returns false when it is time to park.
-func (p *pool) patient(i int) bool {
-	if i%briefLooks == 0 && p.reading != nil && p.reading() {
+// A worker that was roused does not park early for reads.
+func (p *pool) patient(i int, roused bool) bool {
+	if i%briefLooks == 0 && !roused && p.waits(Sleep, true) {
 		return false
 	}
 	if i%p.looks != 0 {
@@ -291,10 +308,28 @@ func (p *pool) patient(i int) bool {
 	if i/p.looks > p.yields {
 		return false
 	}
+	p.rest()
+	if p.waits(Yield, false) { // the thread to wait for may need this processor
+		topology.Yield()
+	}
+	return true
+}
+
+// waits reports whether threads wait in that way, and if during is set, whether weights are being
+// read.
+func (p *pool) waits(how Waiting, during bool) bool {
+	if p.reads == nil {
+		return false
+	}
+	now, reading := p.reads()
+	return now == how && (reading || !during)
+}
+
+// rest lets other goroutines run that have no processor of Go's scheduler.
+func (p *pool) rest() {
 	if len(p.workers) >= runtime.GOMAXPROCS(0) { // otherwise there is a processor for other goroutines
 		runtime.Gosched()
 	}
-	return true
 }
 
 // work runs units until none is left. A panic ends the task for all workers.
@@ -315,11 +350,14 @@ func (p *pool) worked(w *worker, units int) {
 		return
 	}
 	w.steps = 0
-	if now := time.Since(p.began); now-w.yielded >= restEvery {
+	now := time.Since(p.began)
+	room := now-w.yielded >= roomEvery && p.waits(Yield, true)
+	if room || now-w.yielded >= restEvery {
 		w.yielded = now
-		if len(p.workers) >= runtime.GOMAXPROCS(0) { // otherwise there is a processor for other goroutines
-			runtime.Gosched()
-		}
+		p.rest()
+	}
+	if room {
+		topology.Yield()
 	}
 }
 

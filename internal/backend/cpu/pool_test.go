@@ -45,19 +45,46 @@ func TestPoolRunsEachUnitOnce(t *testing.T) {
 	}
 }
 
-// TestPoolRunsEachUnitOnceDuringReads goes through workers that park at once.
+// TestPoolRunsEachUnitOnceDuringReads goes through workers that park at once, that yield while they
+// compute, and that are roused.
 func TestPoolRunsEachUnitOnceDuringReads(t *testing.T) {
-	p := newPool(3, nil, func() bool { return true }, func(r any) { t.Errorf("recovered %v", r) })
+	for _, how := range []Waiting{Spin, Yield, Sleep} {
+		p := newPool(5, nil, func() (Waiting, bool) { return how, true }, func(r any) { t.Errorf("recovered %v", r) })
+		for i := range 2000 {
+			c := &counted{ran: make([]atomic.Int32, 1+i%40), panic: -1}
+			if i%3 == 0 {
+				p.rouseAfter(p.workers[0])
+			}
+			p.run(c, len(c.ran), len(c.ran)*glanceSteps)
+			for u := range c.ran {
+				if n := c.ran[u].Load(); n != 1 {
+					t.Fatalf("waiting %d, task %d: unit %d ran %d times", how, i, u, n)
+				}
+			}
+		}
+		p.close()
+	}
+}
+
+// TestParkedThreadsWereWokenAfterTheCaller: Rouse wakes a parked thread without an operation, so that
+// it is awake when the caller of the next one is. It parks again if none follows.
+func TestParkedThreadsWereWokenAfterTheCaller(t *testing.T) {
+	var looked atomic.Int64
+	p := newPool(2, nil, func() (Waiting, bool) { looked.Add(1); return Spin, false }, func(r any) { t.Errorf("recovered %v", r) })
 	defer p.close()
-	for i := range 2000 {
-		c := &counted{ran: make([]atomic.Int32, 1+i%40), panic: -1}
-		p.run(c, len(c.ran), worthSharing)
-		for u := range c.ran {
-			if n := c.ran[u].Load(); n != 1 {
-				t.Fatalf("task %d: unit %d ran %d times", i, u, n)
+	until := func(what string, ok func() bool) {
+		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the thread did not %s", what)
 			}
 		}
 	}
+	parked := p.workers[1].parked.Load
+	until("park without work", parked)
+	before := looked.Load()
+	p.rouseAfter(p.workers[0])
+	until("wake", func() bool { return looked.Load() > before })
+	until("park again", parked)
 }
 
 // TestPoolSurvivesPanic: a panic in a unit ends the task, not the pool.
