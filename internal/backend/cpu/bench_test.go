@@ -128,13 +128,18 @@ func benchmarkDecode(b *testing.B, threads int, dtype meta.DType, rounded bool) 
 
 // read reads what run reads, each thread a part of each weight.
 func (l *layer) read(threads int) {
+	readAll(threads, l.q.Data, l.k.Data, l.v.Data, l.o.Data, l.inner.Data, l.up.Data, l.down.Data)
+}
+
+// readAll reads weights, each thread a part of each.
+func readAll(threads int, weights ...[]byte) {
 	const piece = 1 << 20
 	var all sync.WaitGroup
 	for i := range threads {
 		all.Go(func() {
-			for _, w := range []backend.Matrix{l.q, l.k, l.v, l.o, l.inner, l.up, l.down} {
-				n := len(w.Data)
-				for own := w.Data[n*i/threads : n*(i+1)/threads]; len(own) > 0; {
+			for _, w := range weights {
+				n := len(w)
+				for own := w[n*i/threads : n*(i+1)/threads]; len(own) > 0; {
 					some := own[:min(piece, len(own))]
 					roof.ReadMemory(some)
 					own = own[len(some):]

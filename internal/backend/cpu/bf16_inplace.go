@@ -17,9 +17,15 @@ const (
 	mostBytes   = 1088 << 10
 )
 
-// callRows returns the number of weight rows per call of a kernel that reads them in place.
+// callRows returns the number of weight rows per call of a kernel that reads them in place. Stored rows are a multiple of 16,
+// because longer calls of long rows, with the rows that they prefetch, leave too little of the second-level cache to the tokens.
+// Coded rows are a multiple of 32.
 func (op *bf16Product) callRows() int {
-	return max(1, callBytes/max(2*op.w.cols, 1)/coupleRows) * coupleRows
+	step := gemm.PackRows
+	if op.w.isCoded() {
+		step = coupleRows
+	}
+	return max(1, callBytes/max(2*op.w.cols, 1)/step) * step
 }
 
 // weights returns the weight from a unit on if it is read in place, or nil.

@@ -77,11 +77,12 @@ func (bf16) tileRows(t RowTiles) {
 	}
 }
 
-// step returns the blocks of equal steps whose panels stay in a first-level cache of 48 KiB, or all blocks where the
-// kernel prefetches all of the next weights, because memory bounds it then.
+// step returns the blocks of equal steps whose panels stay in half of a first-level cache of 48 KiB, while weights stream through
+// the other half. It returns all blocks where memory bounds the kernel, because it prefetches all of the next weights beside few
+// tokens, and where 16 rows are all that read the panels.
 func (t *RowTiles) step() int {
-	const most = 40 // tiles, of 1 KiB
-	if t.Fetch.Quarters == 4 && t.Panels <= 2 {
+	const most = 24 // tiles, of 1 KiB
+	if t.Fetch.Quarters == 4 && t.Panels <= 2 || t.Rows <= PackRows {
 		return t.Blocks
 	}
 	return mat.CeilDiv(t.Blocks, mat.CeilDiv(t.Blocks*t.Panels, most))
