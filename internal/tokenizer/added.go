@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -236,6 +237,28 @@ func (t *trie) find(s string, at, last int, steps *int) (start, end, value int) 
 		return at, at, empty
 	}
 	return 0, 0, -1
+}
+
+// each implements matcher.
+func (t *trie) each(s string, left *int, found func(start, end int) error) error {
+	steps := math.MaxInt
+	if left != nil {
+		steps = *left
+		defer func() { *left = steps }()
+	}
+	for at, last := 0, -1; ; {
+		start, end, k := t.find(s, at, last, &steps)
+		switch {
+		case steps < 0:
+			return ErrTooSlow
+		case k < 0:
+			return nil
+		}
+		if err := found(start, end); err != nil {
+			return err
+		}
+		at, last = end, end
+	}
 }
 
 // longest returns the end and the value of the longest match at a place, or a value of -1, and how many bytes it read.

@@ -15,6 +15,7 @@ type parts struct {
 	normalizer, pre, decoder string            // JSON as in tokenizer.json; "" for none
 	defaults                 map[string]string // special tokens by role, where the files do not state them
 	first                    []AddedToken      // added tokens before all others
+	words                    *trie             // pieces of their own behind pre, nil for none
 }
 
 // folder is a model's folder without tokenizer.json.
@@ -86,6 +87,9 @@ func (f *folder) build(m model, c parts, more []AddedToken) (*Tokenizer, error) 
 	}
 	if t.pre, err = p.preTokenizers(rawPart(c.pre), "pre_tokenizer", 0); err != nil {
 		return nil, err
+	}
+	if c.words != nil {
+		t.pre = append(t.pre, splitter{pattern: c.words, how: isolated})
 	}
 	if t.dec, err = p.decoder(rawPart(c.decoder), "decoder", 0); err != nil {
 		return nil, err

@@ -1,8 +1,6 @@
 package tokenizer
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -38,7 +36,8 @@ func (f *folder) loadSentencePiece() (*Tokenizer, error) {
 		return nil, err
 	}
 	for _, p := range sp.pieces {
-		if len(extra) == 0 && (p.kind == pieceControl || p.kind == pieceUserDefined) {
+		userDefined := p.kind == pieceUserDefined && f.className() != generic // whose pieces are found later
+		if len(extra) == 0 && (p.kind == pieceControl || userDefined) {
 			more = append(more, AddedToken{Content: p.text, Special: p.kind == pieceControl})
 		}
 	}
@@ -74,20 +73,7 @@ func (f *folder) sentencePieceParts(sp *spModel) parts {
 			decoder:  `{"type":"Sequence","decoders":[` + spaceDecoders + `]}`,
 			defaults: map[string]string{"unk_token": "<unk>", "bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "mask_token": "<mask>"}}
 	case generic:
-		c := parts{normalizer: spaceToMark, decoder: `{"type":"Sequence","decoders":[` + spaceDecoders + `]}`, defaults: map[string]string{}}
-		if !sp.byteFallback {
-			c.decoder = `{"type":"Replace","pattern":{"String":"▁"},"content":" "}`
-		}
-		if len(sp.charsmap) > 0 {
-			encoded, _ := json.Marshal(base64.StdEncoding.EncodeToString(sp.charsmap))
-			c.normalizer = `{"type":"Sequence","normalizers":[{"type":"Precompiled","precompiled_charsmap":` + string(encoded) + `},` + spaceToMark + `]}`
-		}
-		for i, role := range roles[:len(sp.ends)] {
-			if sp.ids[i] >= 0 {
-				c.defaults[role] = sp.ends[i]
-			}
-		}
-		return c
+		return f.genericParts(sp)
 	}
 	return parts{}
 }
@@ -117,10 +103,6 @@ func (f *folder) sentencePieceBPE(sp *spModel, c parts) (model, error) {
 	for _, p := range sp.pieces {
 		b.push([]byte(p.text))
 	}
-	list, err := b.pieceMerges()
-	if err != nil {
-		return nil, err
-	}
 	unk := ""
 	switch f.className() {
 	case "LlamaTokenizer": // characters without a token are bytes, or vanish
@@ -131,48 +113,38 @@ func (f *folder) sentencePieceBPE(sp *spModel, c parts) (model, error) {
 		}
 		unk = a.Content
 	case generic:
-		unk, b.byteFallback = sp.ends[2], sp.byteFallback
-		b.rename(f.listed)
+		return f.genericBPE(sp, b)
 	}
 	if unk != "" {
 		b.unk = b.id(unk) // one that is not in the vocabulary makes unknown characters vanish
+	}
+	list, err := b.pieceMerges(func(int32) bool { return true })
+	if err != nil {
+		return nil, err
 	}
 	b.setMerges(list)
 	return b, nil
 }
 
-// rename gives tokens of the vocabulary the names that the settings have for their ids, such as those of
-// control tokens that were reserved.
-func (v *vocab) rename(listed []AddedToken) {
-	for _, a := range listed {
-		old := v.name(a.ID)
-		if _, known := v.names.get(a.Content); known || old == "" || old == a.Content {
-			continue
-		}
-		v.names.remove(old)
-		v.set([]byte(a.Content), a.ID)
-	}
-}
-
 var errMergeWork = errors.New("the tokens are too long to find their merges")
 
 // pieceMerges lists the pairs of tokens that make a token, in the order of the ids of what they make and
-// of the lengths of their left parts.
-func (b *bpe) pieceMerges() ([]merge, error) {
+// of the lengths of their left parts. Tokens that are not mergeable are no parts and are not made.
+func (b *bpe) pieceMerges(mergeable func(id int32) bool) ([]merge, error) {
 	list := make([]merge, 0, b.count())
 	work := mergeWork
 	for id := range b.top + 1 {
 		token := b.name(id)
-		if b.id(token) != id {
-			continue // another id has the name
+		if b.id(token) != id || !mergeable(id) {
+			continue // or another id has the name
 		}
 		_, first := utf8.DecodeRuneInString(token)
 		for at := first; at < len(token); {
 			if work -= len(token); work < 0 {
 				return nil, errMergeWork
 			}
-			if left := b.id(token[:at]); left >= 0 {
-				if right := b.id(token[at:]); right >= 0 {
+			if left := b.id(token[:at]); left >= 0 && mergeable(left) {
+				if right := b.id(token[at:]); right >= 0 && mergeable(right) {
 					list = append(list, merge{left, right, id})
 				}
 			}

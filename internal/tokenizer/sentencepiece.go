@@ -14,6 +14,7 @@ const maxTokens = 1 << 22
 
 // The kinds of SentencePiece's pieces that matter here.
 const (
+	pieceNormal      = 1
 	pieceControl     = 3
 	pieceUserDefined = 4
 )
@@ -33,11 +34,15 @@ type spModel struct {
 	ends         [3]string // the tokens that begin and end a text, and the unknown token
 	ids          [3]int32  // their ids, negative for none
 	charsmap     []byte    // the compiled character map, empty for none
+
+	dummyPrefix  bool // a space is added before a text
+	removeSpaces bool // spaces at the ends of a text go, and several become one
+	escapeSpaces bool // spaces become "▁"
 }
 
 // parseSentencePiece reads a model. Its strings share one copy of data.
 func parseSentencePiece(data []byte) (*spModel, error) {
-	m := &spModel{unigram: true, ends: [3]string{"<s>", "</s>", "<unk>"}, ids: [3]int32{1, 2, 0}}
+	m := &spModel{unigram: true, ends: [3]string{"<s>", "</s>", "<unk>"}, ids: [3]int32{1, 2, 0}, dummyPrefix: true, removeSpaces: true, escapeSpaces: true}
 	count := 0
 	if err := protoFields(data, func(f protoField) error {
 		if f.number == 1 {
@@ -67,12 +72,7 @@ func parseSentencePiece(data []byte) (*spModel, error) {
 		case 2:
 			return m.parseTrainer(f.bytes)
 		case 3:
-			return protoFields(f.bytes, func(f protoField) error {
-				if f.number == 2 && f.kind == protoBytes {
-					m.charsmap = f.bytes
-				}
-				return nil
-			})
+			return m.parseNormalizer(f.bytes)
 		}
 		return nil
 	})
@@ -80,7 +80,7 @@ func parseSentencePiece(data []byte) (*spModel, error) {
 }
 
 func parsePiece(data []byte) (spPiece, error) {
-	p := spPiece{kind: 1}
+	p := spPiece{kind: pieceNormal}
 	err := protoFields(data, func(f protoField) error {
 		switch {
 		case f.number == 1 && f.kind == protoBytes:
@@ -117,6 +117,23 @@ func (m *spModel) parseTrainer(data []byte) error {
 			m.ends[f.number-46] = string(f.bytes)
 		case f.number == 45 && f.kind == protoBytes:
 			m.ends[2] = string(f.bytes)
+		}
+		return nil
+	})
+}
+
+// parseNormalizer reads how texts are normalized.
+func (m *spModel) parseNormalizer(data []byte) error {
+	return protoFields(data, func(f protoField) error {
+		switch {
+		case f.number == 2 && f.kind == protoBytes:
+			m.charsmap = f.bytes
+		case f.number == 3 && f.kind == protoVarint:
+			m.dummyPrefix = f.value != 0
+		case f.number == 4 && f.kind == protoVarint:
+			m.removeSpaces = f.value != 0
+		case f.number == 5 && f.kind == protoVarint:
+			m.escapeSpaces = f.value != 0
 		}
 		return nil
 	})
