@@ -92,6 +92,9 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	failed := make(chan error, 1)
 	go func() { failed <- c.serve(s.server, listener) }()
 	c.warn()
+	if c.exposed(listener.Addr()) {
+		slog.Warn("the server is not on a loopback address and asks for no key: whoever reaches it may use it; set HEFT_API_KEY or --api-keys")
+	}
 	slog.Info("serving", "model", w.models[0].name, "models", len(w.models), "at", c.scheme()+listener.Addr().String())
 	unwatch, err := c.operate(ctx, c.access(c.Host))
 	if err != nil {
@@ -117,6 +120,17 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	unwatch()
 	s.batches.Stop()
 	return c.drain(s.server, s.fleet.models)
+}
+
+// exposed reports whether other machines reach the server at an address and need no key.
+func (c *runCmd) exposed(at net.Addr) bool {
+	return !onLoopback(at) && len(c.plainKeys()) == 0 && c.APIKeys == ""
+}
+
+// onLoopback reports whether only this machine reaches an address.
+func onLoopback(at net.Addr) bool {
+	tcp, ok := at.(*net.TCPAddr)
+	return !ok || tcp.IP.IsLoopback()
 }
 
 // catchSignals returns a context that ends with SIGINT, SIGTERM, or SIGHUP from a closing terminal.
