@@ -91,10 +91,7 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	defer stop()
 	failed := make(chan error, 1)
 	go func() { failed <- c.serve(s.server, listener) }()
-	c.warn()
-	if c.exposed(listener.Addr()) {
-		slog.Warn("the server is not on a loopback address and asks for no key: whoever reaches it may use it; set HEFT_API_KEY or --api-keys")
-	}
+	c.warnOfAccess(listener.Addr())
 	slog.Info("serving", "model", w.models[0].name, "models", len(w.models), "at", c.scheme()+listener.Addr().String())
 	unwatch, err := c.operate(ctx, c.access(c.Host))
 	if err != nil {
@@ -120,6 +117,14 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	unwatch()
 	s.batches.Stop()
 	return c.drain(s.server, s.fleet.models)
+}
+
+// warnOfAccess warns if requests need no key although one may expect it.
+func (c *runCmd) warnOfAccess(at net.Addr) {
+	c.warn()
+	if c.exposed(at) {
+		slog.Warn("the server is not on a loopback address and asks for no key: whoever reaches it may use it; set HEFT_API_KEY or --api-keys")
+	}
 }
 
 // exposed reports whether other machines reach the server at an address and need no key.
