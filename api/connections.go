@@ -82,8 +82,8 @@ func (c *connections) handler(next http.Handler) http.Handler {
 		if c.crowded.Load() {
 			w.Header().Set("Connection", "close")
 		}
-		conn, known := r.Context().Value(connectionKey{}).(net.Conn)
-		if !known || r.ProtoMajor >= 2 || r.Body == nil || r.Body == http.NoBody {
+		conn, ok := r.Context().Value(connectionKey{}).(net.Conn)
+		if !ok || r.ProtoMajor >= 2 || r.Body == nil || r.Body == http.NoBody {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -67,14 +67,7 @@ func TestEndTokensOfAnotherTypeDidNotEndAnswers(t *testing.T) {
 		if got := endsOf(t, m); !slices.Equal(got, []int{1}) {
 			t.Errorf("types %v: got %v, want [1]", types, got)
 		}
-		text, err := tokenizerFile(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tok, err := tokenizer.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := tokenizerOf(t, m)
 		if ids, err := tok.EncodeIDs("<|im_end|>", tokenizer.EncodeOptions{}); err != nil || !slices.Equal(ids, []int32{1}) {
 			t.Errorf("types %v: <|im_end|> is %v (%v), want [1]", types, ids, err)
 		}
@@ -88,14 +81,7 @@ func TestSpecialTokensOfSentencePieceWereMissing(t *testing.T) {
 	if got := endsOf(t, m); !slices.Equal(got, []int{2}) {
 		t.Errorf("ends %v, want [2]", got)
 	}
-	text, err := tokenizerFile(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tok, err := tokenizer.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tok := tokenizerOf(t, m)
 	if ids, err := tok.EncodeIDs("", tokenizer.EncodeOptions{AddSpecialTokens: true}); err != nil || !slices.Equal(ids, []int32{1}) {
 		t.Errorf("an empty text is %v (%v), want [1]", ids, err)
 	}

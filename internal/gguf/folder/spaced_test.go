@@ -35,14 +35,7 @@ func TestSpacedTokenizer(t *testing.T) {
 		if kind.pre != "" {
 			m[ggml+"pre"] = kind.pre
 		}
-		file, err := tokenizerFile(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tok, err := tokenizer.Parse(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tok := tokenizerOf(t, m)
 		for _, c := range fixture.Cases {
 			ids, err := tok.EncodeIDs(c.Text, tokenizer.EncodeOptions{AddSpecialTokens: true})
 			if err != nil || !slices.Equal(ids, c.IDs) {

@@ -81,6 +81,20 @@ func (h *hubTokenizer) metadata(kind, pre string) gguf.Metadata {
 	return m
 }
 
+// tokenizerOf returns the tokenizer of a file with this metadata.
+func tokenizerOf(t *testing.T, m gguf.Metadata) *tokenizer.Tokenizer {
+	t.Helper()
+	text, err := tokenizerFile(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
 // TestTokenizersOfMetadata: published tokenizers, written as a GGUF file has them, cut texts as transformers does.
 func TestTokenizersOfMetadata(t *testing.T) {
 	tested := 0
@@ -102,14 +116,7 @@ func TestTokenizersOfMetadata(t *testing.T) {
 			if c.bos != "" {
 				m[ggml+"bos_token_id"] = c.id
 			}
-			text, err := tokenizerFile(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tok, err := tokenizer.Parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tok := tokenizerOf(t, m)
 			var cases struct {
 				Cases []struct {
 					Text       string
