@@ -74,6 +74,9 @@ type TrainingArguments struct {
 	// folder.
 	Resume     bool
 	ResumeFrom string
+	// OwnOptions uses the rates, weight decay and momentum of Optimizer and the schedule of this
+	// run with ResumeFrom. Otherwise those in the checkpoint replace them, as in transformers.
+	OwnOptions bool
 }
 
 // TrainerConfig configures a [Trainer]. Model, ComputeLoss, Optimizer and Train are
@@ -166,5 +169,5 @@ func (a *TrainingArguments) goal() progress.Goal {
 
 // files returns where checkpoints are saved and loaded.
 func (a *TrainingArguments) files() trainer.Files {
-	return trainer.Files{Dir: a.OutputDir, Limit: a.SaveTotalLimit, LoadBest: a.LoadBestAtEnd, Resume: a.Resume, From: a.ResumeFrom}
+	return trainer.Files{Dir: a.OutputDir, Limit: a.SaveTotalLimit, LoadBest: a.LoadBestAtEnd, Resume: a.Resume, From: a.ResumeFrom, OwnOptions: a.OwnOptions}
 }

@@ -96,6 +96,23 @@ func TestProcessesResumeGoroutines(t *testing.T) {
 	}
 }
 
+// TestProcessesLoadTheBestWeights: with --load-best, processes write the weights of the best evaluation, as ranks of one
+// process do.
+func TestProcessesLoadTheBestWeights(t *testing.T) {
+	t.Setenv("HF_HOME", t.TempDir())
+	t.Setenv("TEST_IS_TRAIN", "1")
+	dir, text, out := tinyModel(t), lessons(t, 8), filepath.Join(t.TempDir(), "out")
+	status, _, stderr := command(t, "launch", "--nproc_per_node=2", "--model", dir, "--data", text, "--eval-data", text, "--output", out, "--epochs", "2", "--batch", "2",
+		"--lr", "0.02", "--load-best", "--greater-is-better", "--threads", "1", "--plugin", "zero2")
+	if status != 0 {
+		t.Fatalf("%d: %s", status, stderr)
+	}
+	got, first, last := weightsOf(t, out), weightsOf(t, filepath.Join(out, "checkpoint-2")), weightsOf(t, filepath.Join(out, "checkpoint-4"))
+	if !bytes.Equal(got, first) || bytes.Equal(got, last) {
+		t.Error("the weights are not those of the first evaluation, the best one")
+	}
+}
+
 // A configuration of DeepSpeed with stage 1 or 2 trains with the LowLevelZeroPlugin.
 func TestDeepSpeedConfigurationsRunLowLevelZero(t *testing.T) {
 	t.Setenv("HF_HOME", t.TempDir())

@@ -33,7 +33,8 @@ func trained(t *testing.T, args ...string) finetune.Result {
 // are not the last ones.
 func TestLoadBestWritesTheBestWeights(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 8)
-	for name, flags := range map[string][]string{"full": nil, "lora": {"--lora", "r=4"}} {
+	for name, flags := range map[string][]string{"full": nil, "lora": {"--lora", "r=4"}, "two ranks": ranks("ddp"), "two ranks of ZeRO's stage 1": ranks("zero1"),
+		"two ranks of stage 2": ranks("zero2"), "two ranks of Gemini": ranks("gemini"), "two ranks, lora": append(ranks("ddp"), "--lora", "r=4")} {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
 			// The evaluations are ranked upwards, so that the first one is the best.
@@ -55,6 +56,11 @@ func TestLoadBestWritesTheBestWeights(t *testing.T) {
 	}
 }
 
+// ranks returns the flags of a run with two ranks and as many sequences a step as with one.
+func ranks(plugin string) []string {
+	return []string{"--num-processes", "2", "--batch", "2", "--plugin", plugin}
+}
+
 // TestADamagedBestCheckpointKeepsTheModel: a run whose best checkpoint was damaged ended after its last step without a
 // model. It writes the next best weights, or the last ones if they are better, says so, and exits with status 1.
 func TestADamagedBestCheckpointKeepsTheModel(t *testing.T) {
@@ -66,6 +72,7 @@ func TestADamagedBestCheckpointKeepsTheModel(t *testing.T) {
 	}{
 		"full, next best": {[]string{"--greater-is-better"}, 1, "the next best evaluation"}, // the first evaluation is the best
 		"lora, next best": {[]string{"--greater-is-better", "--lora", "r=4"}, 1, "the next best evaluation"},
+		"two ranks":       {append(ranks("zero2"), "--greater-is-better"), 1, "the next best evaluation"},
 		"last":            {[]string{"--greater-is-better", "--epochs", "2"}, 1, "the last ones, of step 4"},
 	} {
 		t.Run(name, func(t *testing.T) {

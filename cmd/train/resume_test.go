@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -121,4 +123,100 @@ func TestResumeNeverRemovedCheckpointsOfARunThatDidNotStart(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(out, "checkpoint-2")); !os.IsNotExist(err) {
 		t.Errorf("the checkpoint of the earlier run is there, or it cannot be looked for: %v", err)
 	}
+}
+
+// TestResumedRunsKeptTheirRates: a run resumed with --resume DIR kept the learning rate and the weight decay of
+// the checkpoint, whatever its flags said, and said nothing about changes.
+func TestResumedRunsKeptTheirRates(t *testing.T) {
+	for _, c := range []struct {
+		flags, changed string
+		rate           float64
+	}{
+		{"--lr 0.04", "learning_rate (then 0.01, now 0.04)", 0.02},
+		{"--lr-scheduler constant", "lr_scheduler (then linear, now constant)", 0.01},
+		{"--max-steps 8", "max_steps (then 4, now 8)", 0.0075},
+		{"--lr-scheduler reduce_lr_on_plateau --lr 0.03 --eval-split 0.3", "learning_rate (then 0.01, now 0.03)", 0.03},
+	} {
+		resumed := resumedAfter2(t, strings.Fields(c.flags)...)
+		status, _, stderr := command(t, resumed...)
+		if status != 0 || !strings.Contains(stderr, c.changed) {
+			t.Errorf("%s: got %d, %s, want %q", c.flags, status, stderr, c.changed)
+		}
+		if got := logged(t, resumed, 3, "learning_rate"); !(math.Abs(got-c.rate) <= 1e-12) {
+			t.Errorf("%s: got rate %v in step 3, want %v", c.flags, got, c.rate)
+		}
+	}
+}
+
+// TestResumedRunsStoppedBeforeTheirLastStep: with other batches per step, a resumed run ended with the epoch of
+// its checkpoint, steps too early.
+func TestResumedRunsStoppedBeforeTheirLastStep(t *testing.T) {
+	resumed := resumedAfter2(t, "--max-steps", "0", "--epochs", "6", "--gradient-accumulation-steps", "2")
+	if status, out, stderr := command(t, resumed...); status != 0 || !strings.Contains(out, "6 steps") {
+		t.Errorf("got %d, %s, %s, want 6 steps", status, out, stderr)
+	}
+}
+
+// TestCheckpointsThatDoNotFitChangesSayHowToStart: a checkpoint without state for a changed setting was an error
+// that named a file.
+func TestCheckpointsThatDoNotFitChangesSayHowToStart(t *testing.T) {
+	for flags, want := range map[string]string{
+		"--optimizer sgd":        "does not continue with another optimizer",
+		"--mixed-precision fp16": "mixed_precision (then no, now fp16)",
+		"--lora r=2":             "lora (then none, now r=2)",
+	} {
+		status, _, stderr := command(t, resumedAfter2(t, strings.Fields(flags)...)...)
+		if status != 2 || !strings.Contains(stderr, want) || !strings.Contains(stderr, "start from the checkpoint's weights with --model ") {
+			t.Errorf("%s: got %d, %s, want %q", flags, status, stderr, want)
+		}
+	}
+}
+
+// TestRunsDidNotResumeWithOtherEvaluationData: checkpoints have the positions of all loaders, and a resumed run
+// failed if evaluation data was added or left out.
+func TestRunsDidNotResumeWithOtherEvaluationData(t *testing.T) {
+	dir, file, out := tinyModel(t), lessons(t, 8), filepath.Join(t.TempDir(), "out")
+	args := []string{"--model", dir, "--data", file, "--output", out, "--max-steps", "4", "--save-steps", "2", "--sequence", "48"}
+	trained(t, args...)
+	want := valuesOf(t, out)
+	for _, flags := range [][]string{{"--eval-data", file}, nil} {
+		if err := os.RemoveAll(filepath.Join(out, "checkpoint-4")); err != nil {
+			t.Fatal(err)
+		}
+		trained(t, slices.Concat(args, flags)...)
+		if !slices.Equal(valuesOf(t, out), want) {
+			t.Errorf("%v: a resumed run ends with other weights", flags)
+		}
+	}
+}
+
+// resumedAfter2 trains four steps at a rate of 0.01, and returns the arguments of a run that continues after the
+// second step with flags.
+func resumedAfter2(t *testing.T, flags ...string) []string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out")
+	args := []string{"--model", tinyModel(t), "--data", lessons(t, 16), "--save-steps", "2", "--sequence", "48", "--lr", "0.01", "--max-steps", "4"}
+	trained(t, append(args, "--output", out)...)
+	args = append([]string{"run"}, args...)
+	return append(append(args, "--output", filepath.Join(t.TempDir(), "again"), "--resume", filepath.Join(out, "checkpoint-2"), "--log-steps", "1", "--log-with", "jsonl"), flags...)
+}
+
+// logged returns a value that a run with these arguments logged at a step.
+func logged(t *testing.T, args []string, step float64, name string) float64 {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(args[slices.Index(args, "--output")+1], "metrics.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		var of map[string]any
+		if err := json.Unmarshal([]byte(line), &of); err != nil {
+			t.Fatal(err)
+		}
+		if v, ok := of[name].(float64); ok && of["step"] == step {
+			return v
+		}
+	}
+	t.Fatalf("no %s of step %v in %s", name, step, b)
+	return 0
 }

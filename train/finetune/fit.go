@@ -47,6 +47,7 @@ type student struct {
 	sampled    float32 // temperature of the losses of methods that sample; 0 means 1
 	diverged   bool    // the divergence has been logged
 	lost       bool    // the last loss was not finite
+	began      bool    // the checkpoint to resume from, if any, is loaded
 	stopped    bool    // by Interrupt, on all ranks
 	evaluating bool    // the next losses are for an evaluation
 }
@@ -82,7 +83,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 	defer s.acc.EndTraining()
 	result, err := trainer.Train(ctx)
 	if err != nil {
-		return s.fullDisk(err)
+		return s.fullDisk(s.unfit(err))
 	}
 	if s.acc.IsMainProcess() {
 		s.result = Result{Output: s.Output, Steps: result.GlobalStep, Seconds: result.Runtime.Seconds(), Metrics: result.Metrics,
@@ -162,7 +163,7 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], f losing[B], collate da
 		LoadBestAtEnd: s.LoadBest, MetricForBest: s.ranking(), GreaterIsBetter: s.GreaterIsBetter,
 	}
 	if s.Resume != "auto" && s.Resume != "never" {
-		c.Arguments.ResumeFrom = s.Resume
+		c.Arguments.ResumeFrom, c.Arguments.OwnOptions = s.Resume, true
 	}
 	if s.LoRA == "" {
 		c.From = cmp.Or(s.from, s.job.model)
@@ -186,7 +187,8 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], f losing[B], collate da
 		c.Callbacks = append(c.Callbacks, showProgress(s.Progress, cmp.Or(s.unit, s.method().usual().unit)))
 	}
 	c.Callbacks = append(c.Callbacks, s.stopping()...)
-	c.Callbacks = append(c.Callbacks, train.OnEvent(train.StepEnd, s.watch), train.OnEvent(train.StepEnd, s.interrupt))
+	begin := func(context.Context, *train.Moment) error { s.began = true; return nil }
+	c.Callbacks = append(c.Callbacks, train.OnEvent(train.TrainBegin, begin), train.OnEvent(train.StepEnd, s.watch), train.OnEvent(train.StepEnd, s.interrupt))
 	return train.NewTrainer(c)
 }
 

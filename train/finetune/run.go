@@ -87,6 +87,7 @@ type job struct {
 	caches  []func() error // close files of samples
 	rewards []string       // names of grpo's rewards
 	fresh   []byte         // train_run.json of a new run; nil if the run resumes
+	changed string         // the settings that differ from those of the checkpoint in --resume
 	result  Result         // on rank 0
 	space   func(dir string) (all, free int64, err error)
 }

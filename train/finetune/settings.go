@@ -1,10 +1,13 @@
 package finetune
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -113,31 +116,23 @@ func (j *job) more() map[string]any {
 	return all
 }
 
-// settle encodes the settings of a new run for claim, or compares those of a resumed one.
+// settle encodes the settings of a new run for claim, or compares those of a resumed one. Changed
+// settings are an error, and with --resume DIR a line in the log.
 func (j *job) settle(goesOn bool) error {
 	now, err := j.settings()
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(j.Output, runFile)
 	if goesOn {
-		b, err := smallfile.Read(path, smallfile.Config)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return j.sameSettings(now)
+	}
+	if j.Resume != "auto" && j.Resume != "never" {
+		changed, err := changedSettings(filepath.Dir(filepath.Clean(j.Resume)), now)
+		if err != nil {
 			return err
 		}
-		if err == nil {
-			var was settings
-			if err := json.Unmarshal(b, &was); err != nil {
-				return fmt.Errorf("%s: %w; remove the file to resume without comparing settings", path, err)
-			}
-			if names := different(was, now); len(names) > 0 {
-				hint := "use --resume never to start again"
-				if latest, err := train.LatestCheckpoint(j.Output); err == nil {
-					hint += ", or --resume " + latest + " to continue with these settings"
-				}
-				return misusef("the checkpoints in %s belong to a run with another %s: %s", j.Output, strings.Join(names, ", "), hint)
-			}
-			return nil
+		if j.changed = strings.Join(changed, ", "); j.changed != "" {
+			j.log.Warn("the run continues with other settings than those of the checkpoint", "checkpoint", j.Resume, "changed", j.changed)
 		}
 	}
 	b, err := json.MarshalIndent(now, "", "  ")
@@ -145,27 +140,108 @@ func (j *job) settle(goesOn bool) error {
 	return err
 }
 
+// sameSettings returns an error if the checkpoints in the output folder are of a run with other
+// settings.
+func (j *job) sameSettings(now settings) error {
+	changed, err := changedSettings(j.Output, now)
+	if err != nil || len(changed) == 0 {
+		return err
+	}
+	hint := "use --resume never to start again"
+	if latest, err := train.LatestCheckpoint(j.Output); err == nil {
+		hint += ", or --resume " + latest + " to continue with these settings"
+	}
+	return misusef("the checkpoints in %s belong to a run with another %s: %s", j.Output, strings.Join(changed, ", "), hint)
+}
+
+// changedSettings describes how the settings of the run in dir differ from now. A folder without a
+// file of settings differs in nothing.
+func changedSettings(dir string, now settings) ([]string, error) {
+	path := filepath.Join(dir, runFile)
+	b, err := smallfile.Read(path, smallfile.Config)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var was settings
+	if err := json.Unmarshal(b, &was); err != nil {
+		return nil, fmt.Errorf("%s: %w; remove the file to resume without comparing settings", path, err)
+	}
+	return different(was, now), nil
+}
+
+// unfit adds a way out to an error of a run that did not begin because its checkpoint has no state
+// for the changed settings, such as another optimizer.
+func (s *student) unfit(err error) error {
+	if s.began || s.changed == "" {
+		return err
+	}
+	start := "--model " + s.Resume
+	if _, err := os.Stat(filepath.Join(s.Resume, "adapter_config.json")); err == nil {
+		start = "--lora from=" + s.Resume
+	}
+	return misusef("--resume %s does not continue with another %s: omit the change, or start from the checkpoint's weights with %s and another --output: %w",
+		s.Resume, s.changed, start, err)
+}
+
 // different describes the settings that differ.
 func different(a, b settings) []string {
+	for _, s := range []*settings{&a, &b} {
+		s.Method, s.Plugin = cmp.Or(s.Method, "sft"), cmp.Or(s.Plugin, "ddp")
+	}
 	var names []string
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
 	for i := range x.NumField() {
 		was, now := x.Field(i).Interface(), y.Field(i).Interface()
-		if reflect.DeepEqual(was, now) {
-			continue
-		}
 		name, _, _ := strings.Cut(x.Type().Field(i).Tag.Get("json"), ",")
 		switch x.Field(i).Kind() {
-		case reflect.Slice, reflect.Map:
-			names = append(names, name)
-		case reflect.String:
-			names = append(names, fmt.Sprintf("%s (then %q, now %q)", name, was, now))
+		case reflect.Map:
+			names = append(names, differentKeys(was.(map[string]any), now.(map[string]any))...)
+		case reflect.Slice:
+			if !reflect.DeepEqual(was, now) {
+				names = append(names, name)
+			}
 		default:
-			names = append(names, fmt.Sprintf("%s (then %v, now %v)", name, was, now))
+			names = appendChange(names, name, was, now)
 		}
 	}
 	slices.Sort(names)
 	return names
+}
+
+// differentKeys describes the values that differ. A missing one has its default.
+func differentKeys(a, b map[string]any) (names []string) {
+	all := maps.Clone(a)
+	if all == nil {
+		all = map[string]any{}
+	}
+	maps.Copy(all, b)
+	for name := range all {
+		value := func(m map[string]any) any {
+			if v, ok := m[name]; ok {
+				return v
+			}
+			return "the default"
+		}
+		names = appendChange(names, name, value(a), value(b))
+	}
+	return names
+}
+
+// appendChange describes a setting if it differs.
+func appendChange(names []string, name string, was, now any) []string {
+	if reflect.DeepEqual(was, now) {
+		return names
+	}
+	text := func(v any) any {
+		if v == "" {
+			return "none"
+		}
+		return v
+	}
+	return append(names, fmt.Sprintf("%s (then %v, now %v)", name, text(was), text(now)))
 }
 
 // tracked returns the settings that trackers show.

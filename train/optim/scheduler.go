@@ -113,6 +113,19 @@ func (l *Lambda) Step(metric ...float64) error {
 	return nil
 }
 
+// LoadState restores s. If s has no rates, it computes those of the step.
+func (l *Lambda) LoadState(s SchedulerState) error {
+	if s.LastLR != nil {
+		return l.clock.LoadState(s)
+	}
+	s.LastLR = l.LastLR()
+	err := l.clock.LoadState(s)
+	if err == nil {
+		l.set()
+	}
+	return err
+}
+
 // PlateauOptions configures ReduceLROnPlateau. Use [DefaultPlateau] for torch's defaults.
 type PlateauOptions struct {
 	Max       bool // a larger metric is better
@@ -335,8 +348,17 @@ func (c *OneCycle) State() SchedulerState {
 	return s
 }
 
-// LoadState restores s. On error c is unchanged.
+// LoadState restores s. If s has no rates, it computes rates and momentum of the step. On error c
+// is unchanged.
 func (c *OneCycle) LoadState(s SchedulerState) error {
+	if s.LastLR == nil {
+		s.LastLR = c.LastLR()
+		err := c.clock.LoadState(s)
+		if err == nil {
+			c.set()
+		}
+		return err
+	}
 	groups := c.of.Groups()
 	if len(s.Momentum) != len(groups) {
 		return fmt.Errorf("optim: load one-cycle state: got %d momenta for %d groups", len(s.Momentum), len(groups))

@@ -225,6 +225,9 @@ func (s *Store) resized(positions []data.LoaderPosition, saved, now int) []data.
 }
 
 func (s *Store) checkLoaders(name string, positions []data.LoaderPosition) error {
+	if s.FirstLoaders && len(positions) > 0 {
+		return nil
+	}
 	if s.RestoreLoaders && len(positions) != len(s.Rank.Loaders) {
 		return fmt.Errorf("%s: got positions of %d loaders, want %d, the number of prepared loaders", name, len(positions), len(s.Rank.Loaders))
 	}
@@ -235,7 +238,7 @@ func (s *Store) restoreLoaders(name string, positions []data.LoaderPosition) err
 	if !s.RestoreLoaders {
 		return nil
 	}
-	for i, l := range s.Rank.Loaders {
+	for i, l := range s.Rank.Loaders[:min(len(s.Rank.Loaders), len(positions))] {
 		if l, ok := l.(positioned); ok {
 			if err := l.Restore(positions[i]); err != nil {
 				return fmt.Errorf("%s: loader %d: %w", name, i+1, err)

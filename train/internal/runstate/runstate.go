@@ -38,6 +38,9 @@ type Store struct {
 	SkipFrozen bool
 	// RestoreLoaders makes Load restore the positions of loaders.
 	RestoreLoaders bool
+	// FirstLoaders restores the positions of the first loaders if the checkpoint has more or fewer
+	// of them: a Trainer prepares its training data first, and other evaluation data may follow.
+	FirstLoaders bool
 	// SplitBatches reports whether loaders split each batch between the ranks.
 	SplitBatches bool
 	// PendingGradients saves the gradients of an unfinished window.

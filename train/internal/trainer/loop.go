@@ -61,7 +61,7 @@ func (t *Trainer[B]) epochs(ctx context.Context) error {
 	} else if s.GlobalStep > 0 {
 		epoch = int(s.Epoch)
 	}
-	for epoch < s.NumTrainEpochs && !t.finished() {
+	for (epoch < s.NumTrainEpochs || t.resized && t.Length.PerEpoch > 0) && !t.finished() {
 		if err := t.trigger(ctx, Moment{Event: EpochBegin}); err != nil {
 			return err
 		}

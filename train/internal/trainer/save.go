@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/heftai/heft/internal/errtext"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/internal/modelfiles"
 	"github.com/heftai/heft/train/internal/progress"
-	"github.com/heftai/heft/train/internal/runstate"
 )
 
 // Save writes a checkpoint of the current step and removes old ones. All ranks must call it.
@@ -50,64 +48,6 @@ func (t *Trainer[B]) writeFiles(dir string) error {
 		}
 		return modelfiles.CopyBeside(dir, t.c.From, meta.Float32)
 	})
-}
-
-// resume continues from a checkpoint if the configuration requests it: from the one that it
-// names, or from the newest readable one.
-func (t *Trainer[B]) resume(ctx context.Context) error {
-	f := &t.c.Files
-	var saved *progress.State
-	read := func(dir string) (err error) {
-		saved, err = progress.Read(dir)
-		return err
-	}
-	switch {
-	case f.From != "":
-		err := t.rank.Together(ctx, read(f.From))
-		if err == nil {
-			_, err = t.c.Store.Load(ctx, f.From)
-		}
-		if err != nil && ctx.Err() == nil {
-			dir, names := older(f.From)
-			err = fmt.Errorf("%w; %s", err, t.c.Store.AdviseOlder(ctx, dir, names, read))
-		}
-		if err != nil {
-			return fmt.Errorf("train: load state: %w", errtext.Below("train", err))
-		}
-	case f.Resume && f.Dir != "":
-		names, err := progress.Checkpoints(f.Dir)
-		if err = t.rank.Together(ctx, err); err != nil {
-			return fmt.Errorf("train: trainer: %w", errtext.Below("train", err))
-		}
-		_, err = t.c.Store.LoadNewest(ctx, f.Dir, names, read)
-		if errors.Is(err, runstate.ErrNone) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("train: load state: %w", errtext.Below("train", err))
-		}
-	default:
-		return nil
-	}
-	if saved.MaxSteps != t.State.MaxSteps {
-		t.c.Warn.WarnContext(ctx, "the checkpoint is of a run of another length: its schedule was made for that",
-			"checkpoint_max_steps", saved.MaxSteps, "max_steps", t.State.MaxSteps)
-	}
-	t.State.Continue(saved)
-	t.resumed = true
-	return t.c.Listener.LoadState(t.State.StatefulCallbacks)
-}
-
-// older returns the directory of a checkpoint and the names of those in it that were saved
-// earlier.
-func older(path string) (dir string, names []string) {
-	path = filepath.Clean(path)
-	dir = filepath.Dir(path)
-	names, err := progress.Checkpoints(dir)
-	if err != nil {
-		return dir, nil
-	}
-	return dir, names[:max(0, slices.Index(names, filepath.Base(path)))]
 }
 
 // loadBest loads the weights of the best checkpoint.

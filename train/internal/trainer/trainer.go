@@ -89,6 +89,9 @@ type Files struct {
 	// the checkpoint to continue from.
 	Resume bool
 	From   string
+	// OwnOptions uses the optimizer's rates, decay and momentum and the schedule of this run with
+	// From, instead of those in the checkpoint.
+	OwnOptions bool
 }
 
 // Observer measures the norms of a model: train.Observer.
@@ -146,7 +149,8 @@ type Trainer[B any] struct {
 	losses  progress.Losses
 	latest  StepResult
 	metrics map[string]float64 // of the last evaluation
-	resumed bool
+	resumed bool               // the next epoch continues that of the checkpoint
+	resized bool               // the checkpoint may be at another place in the data than this run at its step
 	// bestLost says why the weights at the end are not the best ones.
 	bestLost error
 
@@ -167,7 +171,7 @@ func New[B any](c Config[B], params []optim.Param) (*Trainer[B], error) {
 	if err := t.findsBest(); err != nil {
 		return nil, err
 	}
-	c.Store.RestoreLoaders = true // to continue with exactly the next batch
+	c.Store.RestoreLoaders, c.Store.FirstLoaders = true, true // to continue with exactly the next batch
 	if t.c.Observer == nil {
 		t.c.Observer = norms{t.rank, params}
 	}
