@@ -1,5 +1,7 @@
 """Serves golden models and compares greedy tokens over HTTP. Called by check-golden-http.sh."""
-import glob, gzip, json, os, re, shutil, subprocess, sys, tempfile, threading, urllib.request
+import glob, gzip, json, os, re, subprocess, sys, threading, urllib.request
+
+import packed
 
 serve, folder = sys.argv[1], sys.argv[2]
 PLACEMENTS = [["auto"], ["cpu"], ["disk"], ["auto", "--max-memory", "cpu=100KB"]]
@@ -9,21 +11,6 @@ def read(path):
     if os.path.exists(path + ".gz"):
         return json.load(gzip.open(path + ".gz"))
     return json.load(open(path))
-
-
-def unpacked(model, folder):
-    """A copy of the model in folder with unpacked weights, if they are gzipped, else the model."""
-    packed = glob.glob(os.path.join(model, "*.safetensors.gz"))
-    if not packed:
-        return model
-    copy = os.path.join(folder, os.path.basename(model.rstrip("/")))
-    shutil.copytree(model, copy)
-    for file in packed:
-        weights = os.path.join(copy, os.path.basename(file))
-        with gzip.open(file) as f, open(weights.removesuffix(".gz"), "wb") as out:
-            shutil.copyfileobj(f, out)
-        os.remove(weights)
-    return copy
 
 
 def start(model, placement):
@@ -65,8 +52,7 @@ for model in sorted(glob.glob(os.path.join(folder, "*", ""))):
     if not glob.glob(os.path.join(model, "golden.json*")):
         continue
     golden = read(os.path.join(model, "golden.json"))
-    with tempfile.TemporaryDirectory() as copies:
-        plain = unpacked(model, copies)
+    with packed.unpacked(model) as plain:
         for placement in PLACEMENTS:
             wrong = check(plain, golden, placement)
             name = os.path.basename(model.rstrip("/")) + " " + " ".join(placement)

@@ -18,6 +18,8 @@ import torch
 import transformers
 from transformers import AutoConfig
 
+import packed
+
 base = types.SimpleNamespace(**runpy.run_path(str(pathlib.Path(__file__).with_name("make-model-fixtures.py"))))
 
 VOCAB, MARGIN, DIGITS = 64, 1e-3, 7
@@ -131,7 +133,7 @@ def make(folder, name, kind, dtype, style, fields):
     out = folder / name
     out.mkdir(parents=True, exist_ok=True)
     model.to(dtype).save_pretrained(out)
-    (out / "model.safetensors").chmod(0o644)
+    packed.pack(out / "model.safetensors")
     config = json.loads((out / "config.json").read_text())
     if style == "published":
         config = published(config)

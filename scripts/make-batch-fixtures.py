@@ -17,7 +17,6 @@ gradients of their sum.
 import gzip
 import json
 import pathlib
-import shutil
 import sys
 import tempfile
 
@@ -25,6 +24,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+import packed
 from in_double import in_double
 
 LENGTHS, IGNORED, COLUMNS = (7, 3, 1, 11, 5, 5), -100, 11
@@ -41,11 +41,8 @@ def summary(x):
 
 
 def load(folder):
-    with tempfile.TemporaryDirectory() as unpacked:
-        unpacked = pathlib.Path(unpacked)
-        shutil.copy(folder / "config.json", unpacked)
-        (unpacked / "model.safetensors").write_bytes(gzip.decompress((folder / "model.safetensors.gz").read_bytes()))
-        model = AutoModelForCausalLM.from_pretrained(unpacked, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager")
+    with packed.unpacked(folder) as plain:
+        model = AutoModelForCausalLM.from_pretrained(plain, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager")
     return model.eval()
 
 

@@ -91,7 +91,7 @@ def main():
         sys.exit("every seed has a choice that is nearly a tie")
     golden = dict(name=NAME, architecture="DeepseekV4ForCausalLM", model_type="deepseek_v4", seed=seed, quantisation=dict(method="fp8"), tolerance=dict(logits_atol=2e-4, logits_rtol=2e-4),
                   num_parameters=sum(p.numel() for p in model.parameters()), prompts=[case for case, _ in cases])
-    (out / "model.safetensors").chmod(0o644)
+    family.packed.pack(out / "model.safetensors")
     (out / "golden.json.gz").write_bytes(gzip.compress((json.dumps(family.arch.shorter(golden)) + "\n").encode(), mtime=0))
     print(NAME, "seed", seed, sum(f.stat().st_size for f in out.iterdir()), "bytes")
 

@@ -15,6 +15,8 @@ import sys
 import torch
 from transformers import AutoModel
 
+import packed
+
 MODELS = ("small-llama-bf16", "small-cohere-bf16", "small-starcoder2-window-bf16", "small-gpt2-bf16")
 LENGTHS, CUT = (1, 6, 33), 7
 
@@ -25,7 +27,8 @@ def pooled(hidden, mode):
 
 @torch.no_grad()
 def cases(folder, name):
-    model = AutoModel.from_pretrained(folder / "models" / name, dtype=torch.float32, attn_implementation="eager").eval()
+    with packed.unpacked(folder / "models" / name) as plain:
+        model = AutoModel.from_pretrained(plain, dtype=torch.float32, attn_implementation="eager").eval()
     generator = torch.Generator().manual_seed(7)
     for n in LENGTHS:
         ids = torch.randint(3, model.config.vocab_size, (n,), generator=generator)

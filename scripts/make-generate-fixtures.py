@@ -17,6 +17,8 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, LogitsProcessor, LogitsProcessorList
 
+import packed
+
 MODEL, MARGIN = "models/small-llama-bf16", 1e-3
 PROMPTS = ([5, 17, 80], [9, 9, 41, 3, 66, 20, 11, 58], [90] * 2 + [31, 7, 44] * 4)
 PIECES = ["a", "b", "ab", "c", " ", "x", "é", "\n", "abc", "bc", "y.", "."]
@@ -98,7 +100,8 @@ def variants(ids):
 
 
 def main(root):
-    model = AutoModelForCausalLM.from_pretrained(root / MODEL, dtype=torch.float32)
+    with packed.unpacked(root / MODEL) as plain:
+        model = AutoModelForCausalLM.from_pretrained(plain, dtype=torch.float32)
     model.generation_config = transformers.GenerationConfig(pad_token_id=0)
     vocab = model.config.vocab_size
     table = [PIECES[i * 7 % len(PIECES)] + (PIECES[i % 5] if i % 3 == 0 else "") for i in range(vocab)]

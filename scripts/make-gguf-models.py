@@ -4,6 +4,7 @@ transformers and gguf: scripts/make-gguf-models.py [OUTPUT] [SEED] [MODEL...]
 
 The files are written by the gguf package, with its names of tensors and keys. What llama.cpp's converter changes in the
 weights (rows of queries and keys, norms, fused projections) is done here."""
+import bz2
 import json
 import pathlib
 import sys
@@ -501,7 +502,10 @@ def write(name):
             logits = model(torch.tensor([ids])).logits[0, -1]
         cases.append({"ids": ids, "greedy": out[0, length:].tolist(), "logits": [round(float(x), 5) for x in logits]})
     (OUT / f"{name}.json").write_text(json.dumps(cases) + "\n")
-    print(name, (OUT / f"{name}.gguf").stat().st_size, cases[1]["greedy"][:6])
+    data = bz2.compress((OUT / f"{name}.gguf").read_bytes())
+    (OUT / f"{name}.gguf.bz2").write_bytes(data)
+    (OUT / f"{name}.gguf").unlink()
+    print(name, len(data), cases[1]["greedy"][:6])
 
 
 OUT.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,8 @@ import shutil
 import sys
 import tempfile
 
+import packed
+
 # DeepSeek-V3's converter leaves its module out. Qwen's adds one to norms.
 NAMES = ["glm4_moe", "glm4_moe_lite", "deepseek_v32", "qwen3_5"]
 SOURCE, OUT = pathlib.Path("testdata/mtp"), pathlib.Path("dispatch/testdata/gguf/mtp")
@@ -25,7 +27,8 @@ OUT.mkdir(parents=True, exist_ok=True)
 for name in wanted:
     with tempfile.TemporaryDirectory() as temporary:
         folder, file = pathlib.Path(temporary) / "model", pathlib.Path(temporary) / "model.gguf"
-        shutil.copytree(SOURCE / name, folder)
+        with packed.unpacked(SOURCE / name) as plain:
+            shutil.copytree(plain, folder)
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps({"scoring_func": "sigmoid"} | config))
         converted.convert(folder, file, ["--outtype", "bf16"], True)

@@ -15,6 +15,8 @@ import sys
 import torch
 from transformers import AutoModelForCausalLM, AutoConfig
 
+import packed
+
 VOCAB, WIDTH, GREEDY, MARGIN = 96, 32, 16, 2e-3
 LENGTHS = (1, 5, 19)
 
@@ -112,7 +114,7 @@ def make(folder, name, kind, dtype, fields):
     out = folder / name
     out.mkdir(parents=True, exist_ok=True)
     model.to(dtype).save_pretrained(out)
-    (out / "model.safetensors").chmod(0o644)
+    packed.pack(out / "model.safetensors")
     text = json.loads((out / "config.json").read_text())
     (out / "config.json").write_text(json.dumps(text, indent=1, sort_keys=True) + "\n")
     golden = dict(name=name, model_type=kind, seed=seed, tolerance=dict(logits_atol=2e-4, logits_rtol=2e-4),

@@ -23,6 +23,8 @@ from modelopt.torch.export.quant_utils import from_quantized_weight
 from modelopt.torch.quantization.qtensor import MXFP4QTensor, MXFP8QTensor, NVFP4QTensor
 from safetensors.torch import load_file, save_file
 
+import packed
+
 spec = importlib.util.spec_from_file_location("plain", pathlib.Path(__file__).with_name("make-model-fixtures.py"))
 plain = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(plain)
@@ -98,7 +100,7 @@ def make(folder, name, settings, fields, calibrated):
         if min(margin for _, margin in cases) > plain.MARGIN:
             break
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
-    (out / "model.safetensors").chmod(0o644)
+    packed.pack(out / "model.safetensors")
     text = json.loads((out / "config.json").read_text())
     del text["quantization_config"]
     (out / "config.json").write_text(json.dumps(dict(text, dtype="bfloat16"), indent=1, sort_keys=True) + "\n")

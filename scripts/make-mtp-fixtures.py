@@ -23,6 +23,8 @@ from transformers.models.qwen3_5_moe.configuration_qwen3_5_moe import Qwen3_5Moe
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
+import packed
+
 VOCAB, LENGTH, STEPS = 64, 24, 800
 SIZES = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, moe_intermediate_size=16, num_hidden_layers=2, num_attention_heads=4,
              n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, first_k_dense_replace=1, max_position_embeddings=256,
@@ -260,6 +262,7 @@ def main():
         if name == "recall":
             prompts = walks(12, torch.Generator().manual_seed(11))[:, : 2 * KEYS + 1].tolist()
             (folder / "prompts.json").write_text('{"prompts": [\n' + ",\n".join(map(json.dumps, prompts)) + "\n]}\n")
+        packed.pack(file)
         print(name, sum(f.stat().st_size for f in folder.iterdir()), "bytes")
 
 

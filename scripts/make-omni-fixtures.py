@@ -6,14 +6,15 @@
 Published files have the thinker's config as thinker_config and its tensors behind "thinker."; the parts that speak are
 beside it. What the thinker computes stays the same, so golden.json is copied. transformers reads the config.
 """
-import gzip
 import json
 import pathlib
 import shutil
 import sys
 
-from safetensors.torch import load, save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
+
+import packed
 
 WHOLES = {  # fixture: model type, architecture, the thinker's fixture
     "whole-qwen2-5-omni": ("qwen2_5_omni", "Qwen2_5OmniForConditionalGeneration", "family-qwen2-5-omni-3"),
@@ -33,6 +34,7 @@ for name, (kind, architecture, thinker) in WHOLES.items():
     (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     read = AutoConfig.from_pretrained(out).thinker_config.text_config
     assert read.hidden_size == own["text_config"]["hidden_size"] and read.vocab_size == own["text_config"]["vocab_size"]
-    (out / "model.safetensors.gz").unlink()
-    tensors = load(gzip.decompress((root / thinker / "model.safetensors.gz").read_bytes()))
+    with packed.unpacked(root / thinker) as folder:
+        tensors = load_file(folder / "model.safetensors")
     save_file({f"thinker.{n}": t for n, t in tensors.items()}, out / "model.safetensors", metadata={"format": "pt"})
+    packed.pack(out / "model.safetensors")

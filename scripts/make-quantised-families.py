@@ -22,6 +22,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+import packed
+
 here = pathlib.Path(__file__).parent
 families = types.SimpleNamespace(**runpy.run_path(str(here / "make-family-fixtures.py")))
 published = types.SimpleNamespace(**runpy.run_path(str(here / "make-published-fixtures.py"), run_name="published"))
@@ -117,7 +119,7 @@ def make(folder, name, family, form, seed, R, more=()):
     out = folder / name
     out.mkdir(parents=True, exist_ok=True)
     save_file(stored, out / "model.safetensors", metadata={"format": "pt"})
-    (out / "model.safetensors").chmod(0o644)
+    packed.pack(out / "model.safetensors")
     quantisation = quantisation | {field: plain for field in LISTS if field in quantisation}
     config |= dict(architectures=[type(model).__name__], quantization_config=quantisation)
     (out / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")

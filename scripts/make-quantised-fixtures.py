@@ -17,6 +17,8 @@ import sys
 import torch
 from safetensors.torch import save_file
 
+import packed
+
 spec = importlib.util.spec_from_file_location("plain", pathlib.Path(__file__).with_name("make-model-fixtures.py"))
 plain = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(plain)
@@ -123,7 +125,7 @@ def make(folder, name, kind, dtype, fields, method, chosen, quantisation):
     out = folder / name
     out.mkdir(parents=True, exist_ok=True)
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
-    (out / "model.safetensors").chmod(0o644)
+    packed.pack(out / "model.safetensors")
     text = dict(config.to_diff_dict(), quantization_config=quantisation, architectures=[type(model).__name__], dtype=str(dtype)[6:])
     (out / "config.json").write_text(json.dumps(text, indent=1, sort_keys=True, default=str) + "\n")
     tokens = dict(bos_token_id=text["bos_token_id"], eos_token_id=text["eos_token_id"])

@@ -22,6 +22,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
+import packed
 from in_double import in_double
 from families.reference import without_idle_experts  # and registers Step 3.5
 
@@ -373,8 +374,7 @@ def make(folder, name, kind, fields):
             of_text, slopes = gradients(model, text, text)
             golden["long"] = dict(input_ids=text, labels=text, loss=of_text, gradients={n: [s["l2"], s["along"]] for n, s in slopes.items()})
     (out / "golden.json.gz").write_bytes(gzip.compress(json.dumps(golden).encode(), mtime=0))
-    (out / "model.safetensors.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
-    path.unlink()
+    packed.pack(path)
     print(name, loss, sum(f.stat().st_size for f in out.iterdir()), "bytes")
 
 

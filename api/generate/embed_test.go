@@ -51,7 +51,7 @@ func TestGoldenEmbeddings(t *testing.T) {
 	for i, c := range f.Cases {
 		e := engines[c.Model]
 		if e == nil {
-			e = openEngine(t, filepath.Join(root, filepath.FromSlash(c.Model)))
+			e = openEngine(t, golden.Unpacked(t, filepath.Join(root, filepath.FromSlash(c.Model))))
 			engines[c.Model] = e
 		}
 		t.Run(fmt.Sprintf("%d %s %s", i, c.Model, c.Pooling), func(t *testing.T) {

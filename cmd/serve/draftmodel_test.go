@@ -66,7 +66,7 @@ func TestADraftModelOfTheServer(t *testing.T) {
 func TestMultiTokenPredictionOfTheServer(t *testing.T) {
 	for _, model := range []string{"deepseek_v3", "deepseek_v3_two", "qwen3_next"} {
 		answer := func(right float64, args ...string) (string, float64) {
-			return guessed(t, right, `"n": 2, "prompt": [1, %d, 17, 30]`, append(args, "--model", filepath.Join(golden.Module(t), "testdata/mtp", model))...)
+			return guessed(t, right, `"n": 2, "prompt": [1, %d, 17, 30]`, append(args, "--model", golden.OwnMTP(t, model))...)
 		}
 		want, _ := answer(0, "--draft-tokens", "0")
 		_, fromText := answer(0, "--draft-tokens", "4")
@@ -83,8 +83,8 @@ func TestModulesThatAreNotReadAreNoted(t *testing.T) {
 		args []string
 		want bool
 	}{
-		{[]string{"--model", filepath.Join(golden.Module(t), "testdata/mtp/qwen3_5")}, true},
-		{[]string{"--model", filepath.Join(golden.Module(t), "testdata/mtp/qwen3_5"), "--draft", "mtp"}, false},
+		{[]string{"--model", golden.OwnMTP(t, "qwen3_5")}, true},
+		{[]string{"--model", golden.OwnMTP(t, "qwen3_5"), "--draft", "mtp"}, false},
 		{nil, false},
 	} {
 		p := start(t, c.args...)
@@ -139,7 +139,7 @@ func TestDraftModelsThatCannotBe(t *testing.T) {
 
 // TestMultiTokenPredictionReadsLongPrompts: the module guesses from a prompt that is longer than the logits of a pass.
 func TestMultiTokenPredictionReadsLongPrompts(t *testing.T) {
-	dir := filepath.Join(golden.Module(t), "testdata/mtp/recall")
+	dir := golden.OwnMTP(t, "recall")
 	var f struct {
 		Prompts [][]int32 `json:"prompts"`
 	}

@@ -70,7 +70,7 @@ func nearTo(t *testing.T, what string, got []float32, want []float64) {
 // TestModulesThatFollowEachOther: the logits of both guesses are transformers', whether the text comes at once or token by token,
 // and again behind forgotten guesses.
 func TestModulesThatFollowEachOther(t *testing.T) {
-	dir := filepath.Join(golden.Module(t), "testdata", "mtp", "deepseek_v3_two")
+	dir := golden.OwnMTP(t, "deepseek_v3_two")
 	var f struct {
 		Cases []struct {
 			IDs    []int32     `json:"input_ids"`
@@ -118,7 +118,7 @@ func TestModulesThatFollowEachOther(t *testing.T) {
 // TestChainsOfModulesChangeNoAnswer: answers of a batch are those without guesses, with preemptions and cached prefixes, and the
 // modules' guesses are right mostly.
 func TestChainsOfModulesChangeNoAnswer(t *testing.T) {
-	dir := filepath.Join(golden.Module(t), "testdata", "mtp", "deepseek_v3_two")
+	dir := golden.OwnMTP(t, "deepseek_v3_two")
 	var requests []engine.Request
 	for i := range 4 {
 		r := engine.Request{Prompt: slices.Concat(prompt(3, 50), prompt(4+i, 40)), MaxTokens: 40, Seed: uint64(i)}

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -41,7 +40,7 @@ func openNext(t *testing.T, dir string) *dispatch.Model {
 // some follow a cached prefix, are those without guesses, and the module guesses more than the text's repetitions tell.
 func TestMultiTokenPredictionChangesNoAnswer(t *testing.T) {
 	for _, name := range []string{"deepseek_v3", "glm4_moe", "glm4_moe_lite", "qwen3_next", "qwen3_5", "qwen3_5_moe", "mellum", "deepseek_v32"} {
-		dir := filepath.Join(golden.Module(t), "testdata", "mtp", name)
+		dir := golden.OwnMTP(t, name)
 		t.Run(name, func(t *testing.T) {
 			for _, room := range []int{64, 1024} { // tokens of the KV cache
 				m, next := openModel(t, dir, room), openNext(t, dir)

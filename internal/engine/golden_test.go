@@ -227,7 +227,7 @@ func TestGoldenGenerate(t *testing.T) {
 			longest = max(longest, len(r.Prompt)+r.MaxTokens)
 		}
 		// Memory for a few of them at a time: some are preempted and recomputed.
-		m := openModel(t, golden.Path(t, "infer", filepath.FromSlash(f.Model)), 4*longest)
+		m := openModel(t, golden.Unpacked(t, golden.Path(t, "infer", filepath.FromSlash(f.Model))), 4*longest)
 		if m == nil {
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 // prefixes and preemptions, answers are those without guesses.
 func TestModulesReadPromptsAndChangeNoAnswer(t *testing.T) {
 	for _, name := range []string{"deepseek_v3", "deepseek_v32", "glm4_moe_lite", "qwen3_5_moe", "mellum"} {
-		dir := filepath.Join(golden.Module(t), "testdata", "mtp", name)
+		dir := golden.OwnMTP(t, name)
 		t.Run(name, func(t *testing.T) {
 			var requests []engine.Request
 			for i := range 4 {
@@ -82,7 +82,7 @@ func (m statesOfOne) Limits() engine.Limits {
 // TestModulesGuessFromPrompts: where only the prompt tells what comes next, a module that has read it is right nearly always,
 // and one that has not is right half the time.
 func TestModulesGuessFromPrompts(t *testing.T) {
-	dir := filepath.Join(golden.Module(t), "testdata", "mtp", "recall")
+	dir := golden.OwnMTP(t, "recall")
 	var f struct {
 		Prompts [][]int32 `json:"prompts"`
 	}

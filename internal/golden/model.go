@@ -85,6 +85,13 @@ func OwnDir(t testing.TB, name string) string {
 	return Unpacked(t, ownModel(t, name))
 }
 
+// OwnMTP is the folder of a model with modules for multi-token prediction, of this repository's testdata/mtp, with
+// unpacked weights.
+func OwnMTP(t testing.TB, name string) string {
+	t.Helper()
+	return Unpacked(t, filepath.Join(Module(t), "testdata", "mtp", name))
+}
+
 func ownModel(t testing.TB, name string) string {
 	return filepath.Join(Module(t), "testdata", "golden", "infer", "models", name)
 }

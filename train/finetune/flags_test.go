@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/heftai/heft/internal/gguf/gguftest"
 	"github.com/heftai/heft/meta"
 	"github.com/heftai/heft/train/data"
 )
@@ -102,7 +103,8 @@ func TestAGGUFFileWithoutATokenizerIsNamed(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"text": "a"}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Run(t.Context(), "../../dispatch/testdata/gguf/arcee.gguf", []string{file}, o)
+	model := gguftest.Unzipped(t, "../../dispatch/testdata/gguf/arcee.gguf.bz2", "arcee.gguf")
+	_, err := Run(t.Context(), model, []string{file}, o)
 	if err == nil || !strings.Contains(err.Error(), "arcee.gguf: got a GGUF file without a tokenizer") || strings.Contains(err.Error(), "tokenizer.json has no tokenizer.json") {
 		t.Errorf("got %v, want an error that names the file", err)
 	}

@@ -24,15 +24,7 @@ func TestGGUFModels(t *testing.T) {
 	if dir := os.Getenv("HEFT_GGUF_MODELS"); dir != "" {
 		folder = dir
 	}
-	files, err := filepath.Glob(filepath.Join(folder, "*.gguf"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files in %s: %v", folder, err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".gguf"), func(t *testing.T) {
-			answersOfGGUF(t, file, strings.TrimSuffix(file, ".gguf")+".json")
-		})
-	}
+	answersOfFolder(t, folder)
 }
 
 // TestConvertedGGUFModels: files of llama.cpp's converter (scripts/make-gguf-converted.py) give the tokens and the logits that
@@ -42,14 +34,27 @@ func TestConvertedGGUFModels(t *testing.T) {
 	if dir := os.Getenv("HEFT_GGUF_CONVERTED"); dir != "" {
 		folder = dir
 	}
-	files, err := filepath.Glob(filepath.Join(folder, "*.gguf.bz2"))
-	if err != nil || len(files) == 0 {
+	answersOfFolder(t, folder)
+}
+
+// answersOfFolder compares the answers of each file of a folder, which may be compressed with bzip2, with those of its JSON file.
+func answersOfFolder(t *testing.T, folder string) {
+	t.Helper()
+	packed, err := filepath.Glob(filepath.Join(folder, "*.gguf.bz2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := filepath.Glob(filepath.Join(folder, "*.gguf"))
+	if err != nil || len(packed)+len(plain) == 0 {
 		t.Fatalf("no files in %s: %v", folder, err)
 	}
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".gguf.bz2")
+	for _, file := range append(packed, plain...) {
+		name, _, _ := strings.Cut(filepath.Base(file), ".gguf")
 		t.Run(name, func(t *testing.T) {
-			answersOfGGUF(t, gguftest.Unzipped(t, file, name+".gguf"), filepath.Join(folder, name+".json"))
+			if strings.HasSuffix(file, ".bz2") {
+				file = gguftest.Unzipped(t, file, name+".gguf")
+			}
+			answersOfGGUF(t, file, filepath.Join(folder, name+".json"))
 		})
 	}
 }

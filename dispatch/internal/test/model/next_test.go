@@ -49,7 +49,7 @@ func pass(t *testing.T, m *dispatch.Model, r dispatch.BatchRow) *dispatch.Logits
 // model and from its own, whether the tokens come together or one by one.
 func TestModulesForMultiTokenPrediction(t *testing.T) {
 	for _, name := range []string{"deepseek_v3", "glm4_moe", "glm4_moe_lite", "qwen3_next", "qwen3_5", "qwen3_5_moe", "mellum", "recall", "deepseek_v32"} {
-		dir := filepath.Join(golden.Module(t), "testdata", "mtp", name)
+		dir := golden.OwnMTP(t, name)
 		t.Run(name, func(t *testing.T) { answersOfModule(t, dir, filepath.Join(dir, "cases.json")) })
 	}
 }
