@@ -1,4 +1,5 @@
 """Sizes, ropes and windows that makers of several families draw."""
+import random
 
 SCALINGS = {
     "linear": dict(factor=2.5),
@@ -7,6 +8,15 @@ SCALINGS = {
     "llama3": dict(factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32),
 }
 ACTS = ["gelu", "gelu_pytorch_tanh", "relu", "silu"]
+
+
+class Narrow(random.Random):
+    """Draws the options that random.Random draws, and widths of heads of at most 8."""
+
+    def choice(self, seq):
+        drawn, numbers = super().choice(seq), [n for n in seq if type(n) is int]
+        narrow = [n for n in numbers if n <= 8]
+        return narrow[-1] if type(drawn) is int and drawn > 8 and narrow and min(numbers) >= 6 else drawn
 
 
 def common(R, model_type, v5, heads=None, kv=True, dims=(6, 8, 10, 12, 16)):
