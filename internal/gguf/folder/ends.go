@@ -8,14 +8,14 @@ import (
 	"github.com/heftai/heft/internal/gguf"
 )
 
-// endTexts are tokens that end an answer in the models that have them, whatever the file says of their type.
-var endTexts = []string{
-	"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<end_of_turn>", "<turn|>", "<|tool_response>",
-	"<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<end_of_utterance>", "<｜end▁of▁sentence｜>", "[e~[",
+// endTexts are tokens that end an answer in the models that have them. Those with false do not where the file says that
+// they are normal tokens: texts of some models have them.
+var endTexts = map[string]bool{
+	"<|eot_id|>": true, "<|im_end|>": true, "<|end|>": true, "<|return|>": true, "<|call|>": true, "<|calls|>": true, "<|flush|>": true,
+	"<end_of_turn>": true, "<turn|>": true, "<|tool_response>": true, "<|endoftext|>": true, "<|end_of_text|>": true, "<|eom_id|>": true,
+	"<end_of_utterance>": true, "<｜end▁of▁sentence｜>": true, "[e~[": true,
+	"<EOT>": false, "_<EOT>": false, "[EOT]": false, "[EOS]": false, "<eos>": false, "</s>": false,
 }
-
-// shortEndTexts are further ones. In some models they are normal tokens, which texts have.
-var shortEndTexts = []string{"<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<eos>", "</s>"}
 
 // A continuation is a token of endTexts that does not end an answer in a model that has all of the others.
 type continuation struct {
@@ -29,7 +29,7 @@ var continuations = []continuation{
 	{"</s>", []string{"<|tool_response>"}},
 }
 
-// vocabulary is what all tokenizers have.
+// vocabulary is what all tokenizers have. It does not change after readVocabulary, so the files of a folder share one.
 type vocabulary struct {
 	meta   gguf.Metadata
 	kind   string
@@ -69,7 +69,7 @@ func readVocabulary(m gguf.Metadata) (*vocabulary, error) {
 func (v *vocabulary) findEnds() {
 	found := map[string]bool{}
 	for id, token := range v.tokens {
-		if slices.Contains(endTexts, token) || v.types[id] != tokenNormal && slices.Contains(shortEndTexts, token) {
+		if always, ends := endTexts[token]; ends && (always || v.types[id] != tokenNormal) {
 			found[token] = true
 		}
 	}
@@ -108,11 +108,7 @@ func (v *vocabulary) special(name string) (id int, token string, ok bool, err er
 }
 
 // generationConfig makes generation_config.json: the tokens that end an answer.
-func generationConfig(m gguf.Metadata) ([]byte, error) {
-	v, err := readVocabulary(m)
-	if err != nil {
-		return nil, err
-	}
+func generationConfig(v *vocabulary) ([]byte, error) {
 	c, ends := object{}, []int{}
 	for _, name := range []string{"eos", "eot", "eom"} {
 		id, token, ok, err := v.special(name)

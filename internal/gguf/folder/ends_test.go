@@ -9,10 +9,19 @@ import (
 	"github.com/heftai/heft/internal/tokenizer"
 )
 
+// fileOf returns a file of a folder with this metadata.
+func fileOf(m gguf.Metadata, file func(*vocabulary) ([]byte, error)) ([]byte, error) {
+	v, err := readVocabulary(m)
+	if err != nil {
+		return nil, err
+	}
+	return file(v)
+}
+
 // endsOf returns the tokens that end an answer of a file with these tokens and types.
 func endsOf(t *testing.T, m gguf.Metadata) []int {
 	t.Helper()
-	text, err := generationConfig(m)
+	text, err := fileOf(m, generationConfig)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,12 +28,10 @@ type Folder struct {
 	arch   *architecture
 	layers int64
 	config []byte
-	meta   gguf.Metadata
 	from   Source
 
-	once      sync.Once
-	tokenizer []byte
-	err       error
+	vocabulary func() (*vocabulary, error) // reads it once
+	tokenizer  func() ([]byte, error)      // makes it once
 }
 
 // An Extra is a small weight that the metadata has.
@@ -74,7 +72,9 @@ func Open(m gguf.Metadata, from Source) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{arch: arch, layers: k.layers(), config: config, meta: m, from: from, Conventions: arch.conventions}
+	f := &Folder{arch: arch, layers: k.layers(), config: config, from: from, Conventions: arch.conventions}
+	f.vocabulary = sync.OnceValues(func() (*vocabulary, error) { return readVocabulary(m) })
+	f.tokenizer = sync.OnceValues(func() ([]byte, error) { return f.fromVocabulary(tokenizerFile) })
 	f.Conventions.OutputsFirst = true
 	if arch.extras != nil {
 		f.Extras = arch.extras(k)
@@ -141,12 +141,20 @@ func (f files) read(name string) ([]byte, error) {
 	case "config.json":
 		return f.config, nil
 	case "generation_config.json":
-		return generationConfig(f.meta)
+		return f.fromVocabulary(generationConfig)
 	case "tokenizer_config.json":
-		return tokenizerConfig(f.meta)
+		return f.fromVocabulary(tokenizerConfig)
 	case "tokenizer.json":
-		f.once.Do(func() { f.tokenizer, f.err = tokenizerFile(f.meta) })
-		return f.tokenizer, f.err
+		return f.tokenizer()
 	}
 	return nil, fs.ErrNotExist
+}
+
+// fromVocabulary returns a file that is made from the vocabulary.
+func (f *Folder) fromVocabulary(file func(*vocabulary) ([]byte, error)) ([]byte, error) {
+	v, err := f.vocabulary()
+	if err != nil {
+		return nil, err
+	}
+	return file(v)
 }

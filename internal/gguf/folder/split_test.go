@@ -56,7 +56,7 @@ func TestPreTokenizersSplitAsTokenizers(t *testing.T) {
 		}
 		key := fmt.Sprint(pre)
 		if made[key] == nil {
-			file, err := tokenizerFile(pairsMetadata(name))
+			file, err := fileOf(pairsMetadata(name), tokenizerFile)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,15 +22,12 @@ const (
 const ggml = "tokenizer.ggml."
 
 // tokenizerFile makes tokenizer.json. It fails with fs.ErrNotExist for a file without a vocabulary.
-func tokenizerFile(m gguf.Metadata) ([]byte, error) {
-	v, err := readVocabulary(m)
-	if err != nil {
-		return nil, err
-	}
+func tokenizerFile(v *vocabulary) ([]byte, error) {
 	if len(v.tokens) == 0 { // the model can still be used with token ids
 		return nil, fmt.Errorf("%w: the GGUF file has no %stokens", fs.ErrNotExist, ggml)
 	}
 	var file object
+	var err error
 	switch v.kind {
 	case "gpt2":
 		file, err = v.byteLevel()
@@ -290,16 +287,16 @@ func mergesOf(tokens []string, scores []float64, ids map[string]int) [][2]string
 }
 
 // tokenizerConfig makes tokenizer_config.json: chat templates and special tokens.
-func tokenizerConfig(m gguf.Metadata) ([]byte, error) {
+func tokenizerConfig(v *vocabulary) ([]byte, error) {
 	c := object{}
-	template, ok, err := m.Text("tokenizer.chat_template")
+	template, ok, err := v.meta.Text("tokenizer.chat_template")
 	if err != nil {
 		return nil, err
 	}
 	if ok {
 		c["chat_template"] = template
 	}
-	named, err := m.Texts("tokenizer.chat_templates")
+	named, err := v.meta.Texts("tokenizer.chat_templates")
 	if err != nil {
 		return nil, err
 	}
@@ -309,15 +306,11 @@ func tokenizerConfig(m gguf.Metadata) ([]byte, error) {
 			list = append(list, object{"name": "default", "template": template})
 		}
 		for _, name := range named {
-			if text, ok, _ := m.Text("tokenizer.chat_template." + name); ok {
+			if text, ok, _ := v.meta.Text("tokenizer.chat_template." + name); ok {
 				list = append(list, object{"name": name, "template": text})
 			}
 		}
 		c["chat_template"] = list
-	}
-	v, err := readVocabulary(m)
-	if err != nil {
-		return nil, err
 	}
 	for field, name := range map[string]string{"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"} {
 		_, token, ok, err := v.special(name)

@@ -84,7 +84,7 @@ func (h *hubTokenizer) metadata(kind, pre string) gguf.Metadata {
 // tokenizerOf returns the tokenizer of a file with this metadata.
 func tokenizerOf(t *testing.T, m gguf.Metadata) *tokenizer.Tokenizer {
 	t.Helper()
-	text, err := tokenizerFile(m)
+	text, err := fileOf(m, tokenizerFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestUnknownTokenizersAreNamed(t *testing.T) {
 		"0 scores":        {ggml + "model": "llama", ggml + "tokens": tokens},
 		"3 types":         {ggml + "model": "gpt2", ggml + "tokens": tokens, ggml + "token_type": []int64{1, 1, 1}},
 	} {
-		if _, err := tokenizerFile(m); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := fileOf(m, tokenizerFile); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
@@ -160,10 +160,10 @@ func TestUnknownTokenizersAreNamed(t *testing.T) {
 // TestPreTokenizersParse: each row of the table makes a tokenizer.
 func TestPreTokenizersParse(t *testing.T) {
 	for name := range preTokenizers {
-		text, err := tokenizerFile(gguf.Metadata{
+		text, err := fileOf(gguf.Metadata{
 			ggml + "model": "gpt2", ggml + "pre": name, ggml + "tokens": []string{"a", "b", "ab", "<s>"}, ggml + "token_type": []int64{1, 1, 1, 3},
 			ggml + "merges": []string{"a b"}, ggml + "bos_token_id": uint64(3), ggml + "add_bos_token": true,
-		})
+		}, tokenizerFile)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -187,7 +187,7 @@ func TestPreTokenizersParse(t *testing.T) {
 // tokenizer.json. It was an error, and the model was not served.
 func TestAFileWithoutAVocabularyHasNoTokenizer(t *testing.T) {
 	for _, m := range []gguf.Metadata{{}, {ggml + "model": "no_vocab"}} {
-		if _, err := tokenizerFile(m); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := fileOf(m, tokenizerFile); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%v: got %v, want fs.ErrNotExist", m, err)
 		}
 	}

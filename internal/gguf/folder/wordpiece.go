@@ -8,22 +8,12 @@ import (
 	"github.com/heftai/heft/internal/gguf"
 )
 
-// wordPiece makes a tokenizer like BERT's. In the file, pieces that begin a word begin with ▁, and those that continue
-// one have no ##.
+// wordPiece makes a tokenizer like BERT's.
 func (v *vocabulary) wordPiece() (object, error) {
 	if v.meta[ggml+"token_type"] == nil {
 		return nil, &gguf.Error{Key: ggml + "token_type", Reason: "the key is missing: convert the model again with a current llama.cpp"}
 	}
-	v.tokens = slices.Clone(v.tokens)
-	for id, token := range v.tokens {
-		switch rest, begins := strings.CutPrefix(token, "▁"); {
-		case v.types[id] == tokenControl:
-		case begins:
-			v.tokens[id] = rest
-		default:
-			v.tokens[id] = "##" + token
-		}
-	}
+	v = v.marked()
 	unknown, err := v.role("[UNK]", "unknown")
 	if err != nil {
 		return nil, err
@@ -78,4 +68,21 @@ func (v *vocabulary) role(usual string, names ...string) (int, error) {
 		return id, nil
 	}
 	return 0, &gguf.Error{Key: ggml + names[0] + "_token_id", Reason: fmt.Sprintf("the key is missing, and there is no token %s", usual)}
+}
+
+// marked returns v with the pieces that BERT's tokenizer has: ## before those that continue a word. In the file, those that
+// begin a word have ▁ before them.
+func (v *vocabulary) marked() *vocabulary {
+	w := *v
+	w.tokens = slices.Clone(v.tokens)
+	for id, token := range v.tokens {
+		switch rest, begins := strings.CutPrefix(token, "▁"); {
+		case v.types[id] == tokenControl:
+		case begins:
+			w.tokens[id] = rest
+		default:
+			w.tokens[id] = "##" + token
+		}
+	}
+	return &w
 }
