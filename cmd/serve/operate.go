@@ -115,7 +115,7 @@ func (f *operateFlags) admin(ctx context.Context, a api.Access) (*http.Server, e
 	if err != nil {
 		return nil, fmt.Errorf("--admin-addr: %w", err)
 	}
-	if !onLoopback(l.Addr()) {
+	if !onlyLocal(l.Addr()) {
 		slog.Warn("the admin listener is not on a loopback address and asks for no key", "at", l.Addr())
 	}
 	server := api.NewAdminServer(a)

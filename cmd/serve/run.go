@@ -129,11 +129,11 @@ func (c *runCmd) warnOfAccess(at net.Addr) {
 
 // exposed reports whether other machines reach the server at an address and need no key.
 func (c *runCmd) exposed(at net.Addr) bool {
-	return !onLoopback(at) && len(c.plainKeys()) == 0 && c.APIKeys == ""
+	return !onlyLocal(at) && len(c.plainKeys()) == 0 && c.APIKeys == ""
 }
 
-// onLoopback reports whether only this machine reaches an address.
-func onLoopback(at net.Addr) bool {
+// onlyLocal reports whether only this machine reaches an address: a loopback address, or a Unix socket.
+func onlyLocal(at net.Addr) bool {
 	tcp, ok := at.(*net.TCPAddr)
 	return !ok || tcp.IP.IsLoopback()
 }
