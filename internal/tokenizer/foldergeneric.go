@@ -54,11 +54,6 @@ func (f *folder) genericParts(sp *spModel) parts {
 			c.defaults[role] = sp.ends[i]
 		}
 	}
-	if sp.dummyPrefix { // added tokens are found in the text as it is
-		for i := range f.listed {
-			f.listed[i].Normalized = false
-		}
-	}
 	return c
 }
 

@@ -41,6 +41,11 @@ func (f *folder) loadSentencePiece() (*Tokenizer, error) {
 			more = append(more, AddedToken{Content: p.text, Special: p.kind == pieceControl})
 		}
 	}
+	if f.className() == generic && sp.dummyPrefix {
+		for i := range f.listed {
+			f.listed[i].Normalized = false // they are found in the text as it is, without the prefix
+		}
+	}
 	var m model
 	c := f.sentencePieceParts(sp)
 	if sp.unigram && f.className() == generic {
