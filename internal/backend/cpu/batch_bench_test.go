@@ -9,6 +9,8 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels"
+	"github.com/heftai/heft/internal/kernels/fetch"
+	"github.com/heftai/heft/internal/kernels/tune"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -29,6 +31,7 @@ func BenchmarkBatch(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/%s/%d", variant, name, tokens), func(b *testing.B) {
 					host := open(b, 2, variant)
 					defer host.Close()
+					usualFetch(b, 2)
 					var layers []*layer
 					size, products := int64(0), 0.0
 					for range 8 {
@@ -89,6 +92,7 @@ func BenchmarkPromptProducts(b *testing.B) {
 func benchmarkPromptProducts(b *testing.B, weights tensor.Tensor, rows, cols, tokens, threads int) {
 	host := open(b, threads, os.Getenv("HEFT_CPU"))
 	defer host.Close()
+	usualFetch(b, threads)
 	each := 2 * rows * cols
 	x, y := zeros(tokens, cols), zeros(tokens, rows)
 	for i := range x.F32() {
@@ -109,6 +113,13 @@ func benchmarkPromptProducts(b *testing.B, weights tensor.Tensor, rows, cols, to
 	}
 	times.report(b)
 	b.ReportMetric(2*float64(rows*cols*tokens)/float64(times.took[len(times.took)/8].Nanoseconds()), "GFLOPS")
+}
+
+// usualFetch makes kernels read weights in the usual patterns of this processor until the benchmark ends.
+func usualFetch(b *testing.B, threads int) {
+	before := fetch.Current()
+	b.Cleanup(func() { fetch.Use(before) })
+	fetch.Use(fetch.Default(tune.KeyOf(os.Getenv("HEFT_CPU"), threads).Vendor))
 }
 
 // elsewhere returns n bytes of memory half of it away from those at an offset, which the third-level cache may still hold.

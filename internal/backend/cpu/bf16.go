@@ -7,8 +7,6 @@ import (
 	"github.com/heftai/heft/internal/kernels/coded"
 	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/mat"
-	"github.com/heftai/heft/internal/kernels/qgemm"
-	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/tensor"
 )
 
@@ -111,10 +109,11 @@ func (op *bf16Product) planRows(threads int) int {
 	pack := 4 * op.words
 	op.unitRows = max(1, min(packBytes/pack*gemm.PackRows, each)/packRows) * packRows
 	if op.kernel == bf16FewTokens {
-		return op.unitRows/gemm.PackRows*op.words + op.packScratch()
+		op.tileTokens = op.tokens
+		return op.packedRows()/gemm.PackRows*op.words + op.packScratch()
 	}
 	op.tileTokens = max(1, min(panelTokens, panelBytes/pack*gemm.PanelTokens, op.tokens+coupleRows-1)/coupleRows) * coupleRows
-	return op.unitRows/gemm.PackRows*op.words + packRows*op.tileTokens + op.packScratch()
+	return op.packedRows()/gemm.PackRows*op.words + packRows*op.tileTokens + op.packScratch()
 }
 
 func (op *bf16Product) run(w *worker, unit int) {
@@ -124,13 +123,13 @@ func (op *bf16Product) run(w *worker, unit int) {
 		op.tilesInPlace(w.scratch.v, unit*op.unitRows, w.next)
 	case op.packed && op.kernel == bf16FewTokens:
 		w.record(bf16FewTokens)
-		op.tilesOfFew(w.scratch.v, unit*op.unitRows)
+		op.tilesOfFew(w.scratch.v, unit*op.unitRows, w.next)
 	case op.packed && op.kernel == amxSteps:
 		w.record(amxSteps)
 		op.tileSteps(w, unit*op.unitRows)
 	case op.packed && op.inTiles():
 		w.record(bf16Tiles)
-		op.tiles(w.scratch.v, unit*op.unitRows)
+		op.tiles(w.scratch.v, unit*op.unitRows, w.next)
 	case op.packed:
 		op.dots(w, unit*op.unitRows)
 	case !op.inTiles():
@@ -168,103 +167,6 @@ func (op *bf16Product) dots(w *worker, r int) {
 		op.set.GEMV.MulPairs(y, op.at(r), x, rows, n, op.w.cols)
 	}
 	op.addBias(0, op.tokens, r, rows)
-}
-
-// tiles computes a unit for many tokens from packed rows.
-func (op *bf16Product) tiles(scratch []float32, r int) {
-	rows := min(op.unitRows, op.w.rows-r)
-	packs := words(scratch[:op.unitRows/gemm.PackRows*op.words])
-	c := mat.Floats{V: scratch[len(packs):][:packRows*op.tileTokens], Stride: op.tileTokens}
-	rest := scratch[len(packs)+len(c.V):]
-	op.packAll(packs, r, rows, rest)
-	for t := 0; t < op.tokens; t += op.tileTokens {
-		tokens := min(op.tileTokens, op.tokens-t)
-		for i := 0; i < rows; i += packRows {
-			for k := 0; k < op.w.cols; k += stepK {
-				op.tile(c, packs[i/gemm.PackRows*op.words+k/2*gemm.PackRows:], op.words, t, tokens, k)
-			}
-			op.transpose(c, r+i, min(packRows, rows-i), t, tokens)
-		}
-	}
-}
-
-// tilesOfFew computes a unit for few tokens.
-func (op *bf16Product) tilesOfFew(scratch []float32, r int) {
-	rows := min(op.unitRows, op.w.rows-r)
-	packs := words(scratch[:op.unitRows/gemm.PackRows*op.words])
-	blocks := ceil(op.w.cols, gemm.BlockK)
-	op.packAll(packs, r, rows, scratch[len(packs):])
-	for i := 0; i < rows; i += packRows {
-		two, n := packs[i/gemm.PackRows*op.words:], min(packRows, rows-i)
-		op.set.GEMM.TransposePack(two, blocks)
-		op.set.GEMM.TransposePack(two[op.words:], blocks)
-		for t := 0; t < op.tokens; t += gemm.PanelTokens {
-			op.set.GEMM.TileFew(gemm.FewTiles{Y: from(op.y, t, r+i), W: two, WStride: op.words, X: op.panels[t/gemm.PanelTokens*op.words:],
-				Blocks: blocks, Rows: n, Tokens: min(gemm.PanelTokens, op.tokens-t)})
-		}
-	}
-	op.addBias(0, op.tokens, r, rows)
-}
-
-// pack packs n elements, from k on, of up to 16 rows from r on. It rounds the values of a
-// quantised weight to bfloat16, for which it needs scratch.
-func (op *bf16Product) pack(dst []uint32, r, k, n int, scratch []float32) {
-	rows := max(0, min(gemm.PackRows, op.w.rows-r))
-	if op.w.transposed {
-		op.set.QGEMM.PackTransposed(dst, quant.View{Packed: &op.w.packed, Row: op.w.row + k, Col: op.w.col + r*op.w.step, Step: op.w.step, Rows: rows, Cols: n}, scratch)
-		return
-	}
-	if op.w.isPacked() {
-		op.set.QGEMM.Pack(dst, quant.View{Packed: &op.w.packed, Row: op.w.row + r*op.w.step, Step: op.w.step, Col: op.w.col + k, Rows: rows, Cols: n}, scratch)
-		return
-	}
-	var w mat.Weights
-	if rows > 0 {
-		w = op.at(r)
-		w.Data = w.Data[2*k:]
-	}
-	op.set.GEMM.PackWeights(dst, w, rows, n)
-}
-
-// packAll packs rows from r on, pairs of packs. For a transposed weight the second-level cache
-// keeps the lines that packs share.
-func (op *bf16Product) packAll(packs []uint32, r, rows int, scratch []float32) {
-	step := op.w.cols
-	if op.w.transposed {
-		step = turnedStep
-	}
-	for k := 0; k < op.w.cols; k += step {
-		for i := 0; i < ceil(rows, packRows)*packRows; i += gemm.PackRows {
-			op.pack(packs[i/gemm.PackRows*op.words+k/2*gemm.PackRows:], r+i, k, min(step, op.w.cols-k), scratch)
-		}
-	}
-}
-
-// packScratch is the scratch of pack.
-func (op *bf16Product) packScratch() int {
-	if op.w.transposed {
-		return qgemm.TransposeScratch(op.w.step)
-	}
-	return op.w.unpackScratch()
-}
-
-// tile adds a step from k on of two packs of rows, ws words apart, for tokens from t on.
-func (op *bf16Product) tile(c mat.Floats, packs []uint32, ws, t, tokens, k int) {
-	panels := op.panels[t/gemm.PanelTokens*op.words+k/2*gemm.PanelTokens:]
-	blocks := ceil(min(stepK, op.w.cols-k), gemm.BlockK)
-	op.set.GEMM.Tile(gemm.Tiles{C: c, W: packs, WStride: ws, X: panels, XStride: op.words, Blocks: blocks, Count: ceil(tokens, coupleRows), Add: k > 0})
-}
-
-// transpose stores rows from r on for tokens from t on.
-func (op *bf16Product) transpose(c mat.Floats, r, rows, t, tokens int) {
-	for i := 0; i < rows; i += gemm.PackRows {
-		n := min(gemm.PackRows, rows-i)
-		var bias []float32
-		if op.bias != nil {
-			bias = op.bias[r+i:][:n]
-		}
-		op.set.GEMM.Transpose(from(op.y, t, r+i), from(c, i, 0), bias, n, tokens)
-	}
 }
 
 // inTiles reports whether the kernel takes panels of tokens; other kernels take rows.

@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"github.com/heftai/heft/internal/kernels/coded"
 	"github.com/heftai/heft/internal/kernels/gemm"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
@@ -28,15 +27,12 @@ func (op *bf16Product) callRows() int {
 	return max(1, callBytes/max(2*op.w.cols, 1)/step) * step
 }
 
-// weights returns the weight from a unit on if it is read in place, or nil.
+// weights returns the weight from a unit on if kernels prefetch it beside products, or nil.
 func (op *bf16Product) weights(unit int) []byte {
-	switch {
-	case !op.packed || op.kernel != amxInPlace:
-		return nil
-	case op.w.isCoded():
-		return op.w.coded.Data[(op.w.row+unit*op.unitRows)*coded.RowBytes(op.w.cols):]
+	if op.packed && (op.kernel == amxInPlace || op.kernel == bf16Tiles || op.kernel == bf16FewTokens) {
+		return op.stored(unit * op.unitRows)
 	}
-	return op.at(unit * op.unitRows).Data
+	return nil
 }
 
 // tilesInPlace computes a unit for a small batch, with weights in place except at the edges. While it

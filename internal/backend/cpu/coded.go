@@ -75,7 +75,8 @@ func inCodedTiles(l *linear) bool {
 
 // packsCoded reports whether a coded weight of l is decoded into packs.
 func packsCoded(l *linear) bool {
-	return l.kernel == amxSteps && l.w.step == 1 && l.set.Coded.HasPacks(l.w.cols)
+	inPacks := l.kernel == amxSteps || l.kernel == bf16Tiles || l.kernel == bf16FewTokens
+	return inPacks && l.w.step == 1 && l.set.Coded.HasPacks(l.w.cols)
 }
 
 // codedUnitRows returns the largest number of rows, up to fit, that is a multiple of the rows per

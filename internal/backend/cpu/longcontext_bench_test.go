@@ -39,6 +39,7 @@ func benchmarkLongContext(b *testing.B, memory []byte, dtype meta.DType, queries
 	const heads, dim, pageTokens = 4, 128, 16
 	host := open(b, threads, os.Getenv("HEFT_CPU"))
 	defer host.Close()
+	usualFetch(b, threads)
 	row := backend.KVRow(dtype, heads, dim)
 	shape := [tensor.MaxRank]int{context / pageTokens, pageTokens, row}
 	size := int(dtype.Bytes(int64(context * row)))

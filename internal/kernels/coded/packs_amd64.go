@@ -7,17 +7,16 @@ import (
 	"github.com/heftai/heft/internal/kernels/isa"
 )
 
-// packsOf returns the packer of variants whose kernels multiply packs in steps, which are those of
-// AMX.
+// packsOf returns the packer of variants whose kernels multiply packs.
 func packsOf(v isa.Variant) packer {
-	if v.AMX {
-		return amx{}
+	if v.BF16 {
+		return avx512{}
 	}
 	return nil
 }
 
 //go:noinline
-func (amx) packPiece(dst []uint32, p Piece, w strip) {
+func (avx512) packPiece(dst []uint32, p Piece, w strip) {
 	rows := w.data[w.at:]
 	first := rows[beforeGroups(w.columns)+p.Col/GroupColumns*groupBytes:]
 	pack := 4 * packRows * p.Cols / pairs // bytes

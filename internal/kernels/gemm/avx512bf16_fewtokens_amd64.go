@@ -4,10 +4,17 @@
 
 package gemm
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
 func avx512bf16TransposePack(w unsafe.Pointer, blocks int64)
 
 //go:noescape
-func avx512bf16TileFew(y unsafe.Pointer, ys int64, w unsafe.Pointer, ws int64, x unsafe.Pointer, blocks int64, rows int64, tokens int64)
+func avx512bf16TransposeRows(to unsafe.Pointer, w unsafe.Pointer, ws int64, blocks int64)
+
+//go:noescape
+func avx512bf16TileFew(y unsafe.Pointer, ys int64, w unsafe.Pointer, ws int64, x unsafe.Pointer, blocks int64, rows int64, tokens int64, next unsafe.Pointer, after int64)

@@ -23,7 +23,7 @@ func avx512bf16PackWholeRows(dst unsafe.Pointer, w unsafe.Pointer, ws int64, row
 func avx512bf16PackPiece(dst unsafe.Pointer, w unsafe.Pointer, ws int64, rows int64, n int64, packs int64)
 
 //go:noescape
-func avx512bf16Tile(w unsafe.Pointer, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64)
+func avx512bf16Tile(w unsafe.Pointer, x unsafe.Pointer, xs int64, c unsafe.Pointer, cs int64, blocks int64, couples int64, add int64, next unsafe.Pointer)
 
 //go:noescape
 func avx512bf16TransposeAddBias(y unsafe.Pointer, ys int64, c unsafe.Pointer, cs int64, bias unsafe.Pointer, rows int64, tokens int64)

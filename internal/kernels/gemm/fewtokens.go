@@ -8,19 +8,30 @@ const FewTokens = 24
 
 // FewTiles holds the operands of [Kernels.TileFew]: the products Y of Rows rows with Tokens
 // tokens, over Blocks blocks of 32 k. W is two packs that [Kernels.TransposePack] has transposed,
-// WStride words apart. X is one panel of tokens.
+// WStride words apart. X is one panel of tokens. The kernel prefetches the start of Next into the
+// second-level cache, as many bytes as W has. Next may be nil.
 type FewTiles struct {
 	Y            mat.Floats
 	W, X         []uint32
 	WStride      int
 	Blocks       int
 	Rows, Tokens int
+	Next         []byte
 }
 
 // TransposePack transposes the blocks of a pack in place, for [Kernels.TileFew].
 func (s *Kernels) TransposePack(w []uint32, blocks int) {
 	if blocks > 0 {
 		s.rounder.transposePack(w[:blocks*BlockK/2*PackRows], blocks)
+	}
+}
+
+// TransposeRows packs 16 rows of w over some blocks and transposes the pack, for
+// [Kernels.TileFew]. It reads 16 rows at once, which is slow unless they are in a cache.
+func (s *Kernels) TransposeRows(dst []uint32, w mat.Weights, blocks int) {
+	if blocks > 0 {
+		w.Check(PackRows, blocks*BlockK)
+		s.rounder.transposeRows(dst[:blocks*BlockK/2*PackRows], w, blocks)
 	}
 }
 

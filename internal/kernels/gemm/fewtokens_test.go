@@ -22,8 +22,11 @@ func fewTokens(set *kernels.Set, data []byte, x []float32, rows, tokens, n int) 
 			at := min(r+i*gemm.PackRows, rows)
 			set.GEMM.PackWeights(packs[i*size:], mat.Weights{Data: data[at*2*n:], Stride: 2 * n, Format: mat.BFloat16}, min(gemm.PackRows, rows-at), n)
 			set.GEMM.TransposePack(packs[i*size:], blocks)
+			if at+gemm.PackRows <= rows && n%gemm.BlockK == 0 { // the same pack
+				set.GEMM.TransposeRows(packs[i*size:], mat.Weights{Data: data[at*2*n:], Stride: 2 * n, Format: mat.BFloat16}, blocks)
+			}
 		}
-		set.GEMM.TileFew(gemm.FewTiles{Y: mat.Floats{V: y[r:], Stride: rows}, W: packs, WStride: size, X: panel, Blocks: blocks, Rows: min(2*gemm.PackRows, rows-r), Tokens: tokens})
+		set.GEMM.TileFew(gemm.FewTiles{Y: mat.Floats{V: y[r:], Stride: rows}, W: packs, WStride: size, X: panel, Blocks: blocks, Rows: min(2*gemm.PackRows, rows-r), Tokens: tokens, Next: data[2*r*n:]})
 	}
 	return y
 }

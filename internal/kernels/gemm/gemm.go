@@ -69,6 +69,7 @@ type rounder interface {
 	transposeSums(y, c mat.Floats, bias []float32, rows, tokens int)
 	couple(t Tiles)
 	transposePack(w []uint32, blocks int)
+	transposeRows(dst []uint32, w mat.Weights, blocks int)
 	tileFew(t FewTiles)
 	parter
 }

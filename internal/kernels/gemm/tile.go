@@ -13,6 +13,7 @@ type Tiles struct {
 	WStride, XStride int
 	Blocks, Count    int
 	Add              bool
+	Next             []byte
 }
 
 // RowTiles holds the operands of [Kernels.TileRows]: Rows rows of stored weights and up to

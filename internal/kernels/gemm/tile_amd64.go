@@ -29,6 +29,10 @@ func callCouple(t *Tiles) {
 
 //go:noinline
 func (bf16) packTokens(dst []uint32, x mat.Floats, tokens, n int) {
+	if tokens == 0 {
+		clear(dst)
+		return
+	}
 	avx512bf16PackTokens(asm.Words(dst), asm.Floats(x.V), int64(4*x.Stride), int64(tokens), int64(n))
 }
 
@@ -55,8 +59,12 @@ func (b bf16) tile(t Tiles) {
 	const part = 8 // rows per call
 	for r := 0; r < 2*PackRows; r += part {
 		// A row of a pack has 16 words for each block.
-		at := r/PackRows*t.WStride + r%PackRows*BlockK/2
-		avx512bf16Tile(asm.Words(w[at:]), asm.Words(x), int64(4*xs), asm.Floats(c.V[r*c.Stride:]), int64(4*c.Stride), blocks, couples, add)
+		rows := asm.Words(w[r/PackRows*t.WStride+r%PackRows*BlockK/2:])
+		next := rows // which is in a cache, so that its prefetch does nothing
+		if at := 2 * r * t.Blocks * BlockK; at < len(t.Next) {
+			next = asm.Bytes(t.Next[at:])
+		}
+		avx512bf16Tile(rows, asm.Words(x), int64(4*xs), asm.Floats(c.V[r*c.Stride:]), int64(4*c.Stride), blocks, couples, add, next)
 	}
 }
 

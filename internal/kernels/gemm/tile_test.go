@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/gemm"
@@ -248,4 +249,25 @@ func filled(n int) []uint32 {
 		v[i] = 0x3f803f80
 	}
 	return v
+}
+
+// TestEmptyPanelsTookLongerThanFullOnes: zeros for absent tokens need no loads, which take long from addresses without memory.
+func TestEmptyPanelsTookLongerThanFullOnes(t *testing.T) {
+	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
+		const n = 4096
+		x, panel := make([]float32, gemm.PanelTokens*n), make([]uint32, gemm.PanelWords(n))
+		shortest := func(x mat.Floats, tokens int) time.Duration {
+			best := time.Hour
+			for range 50 {
+				begin := time.Now()
+				set.GEMM.PackTokens(panel, x, tokens, n)
+				best = min(best, time.Since(begin))
+			}
+			return best
+		}
+		full := shortest(mat.Floats{V: x, Stride: n}, gemm.PanelTokens)
+		if empty := shortest(mat.Floats{}, 0); empty > 2*full {
+			t.Errorf("packing no tokens took %v, want at most twice the %v of %d tokens", empty, full, gemm.PanelTokens)
+		}
+	})
 }

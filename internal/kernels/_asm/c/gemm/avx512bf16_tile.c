@@ -2,16 +2,18 @@
 #include "pairs.h"
 
 // PackTokens writes up to 16 rows of x as a panel of bfloat16: for each pair of k the
-// pairs of 16 tokens. Zeros fill it up to 16 tokens and a multiple of 32 k.
+// pairs of 16 tokens. Zeros fill it up to 16 tokens and a multiple of 32 k. It reads the last row again in place of absent
+// ones: a load takes some hundred cycles where its mask is empty and its page is not mapped.
 KERNEL avx512bf16PackTokens(uint8_t *dst, const uint8_t *x, int64_t xs, int64_t tokens, int64_t n) {
   ROLLED for (; n > 0; OPAQUE(n)) {
     const __mmask16 first = low(n > 16 ? 16 : n), second = low(n > 32 ? 16 : n > 16 ? n - 16 : 0);
     __m512i v[16];
     const uint8_t *row = x;
     UNROLL for (int t = 0; t < 16; t++) {
+      OPAQUE(tokens);
       const __mmask16 is = tokens > t ? 0xffff : 0;
       v[t] = (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(second & is, row + 64), _mm512_maskz_loadu_ps(first & is, row));
-      row += xs;
+      if (tokens > t + 1) row += xs;
       OPAQUE(row);
     }
     transpose16(v);
@@ -74,8 +76,8 @@ KERNEL avx512bf16PackPiece(uint8_t *dst, const uint8_t *w, int64_t ws, int64_t r
   }
 }
 
-// tile adds 8 rows times 32 tokens to c, over blocks of 32 k.
-INLINE void tile(const uint8_t *w, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t add) {
+// tile adds 8 rows times 32 tokens to c, over blocks of 32 k. It prefetches as many bytes as its weights from next on.
+INLINE void tile(const uint8_t *w, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t add, const uint8_t *next) {
   __m512 acc[8][2];
   uint8_t *out = c;
   const __mmask16 keep = add ? 0xffff : 0;
@@ -85,6 +87,8 @@ INLINE void tile(const uint8_t *w, const uint8_t *x, int64_t xs, uint8_t *c, int
     OPAQUE(out);
   }
   ROLLED for (; blocks > 0; blocks--) {
+    UNROLL for (int i = 0; i < 8; i++) _mm_prefetch(next + 64 * i, _MM_HINT_T1);
+    next += 512;
     ROLLED for (int64_t k = 16; k > 0; k--, OPAQUE(k)) {
       OPAQUE(w), OPAQUE(x);
       __m512i a = _mm512_loadu_si512(x), b = _mm512_loadu_si512(x + xs);
@@ -105,11 +109,12 @@ INLINE void tile(const uint8_t *w, const uint8_t *x, int64_t xs, uint8_t *c, int
 }
 
 // Tile computes c[r][t] for 8 rows of a pack and pairs of panels of tokens, xs bytes
-// apart, over blocks of 32 k. Where add is set it goes on from what c has.
-KERNEL avx512bf16Tile(const uint8_t *w, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t couples, int64_t add) {
+// apart, over blocks of 32 k. Where add is set it goes on from what c has. Beside the first pair it prefetches as many
+// bytes as its weights from next on, which may be w.
+KERNEL avx512bf16Tile(const uint8_t *w, const uint8_t *x, int64_t xs, uint8_t *c, int64_t cs, int64_t blocks, int64_t couples, int64_t add, const uint8_t *next) {
   ROLLED for (; couples > 0; OPAQUE(couples)) {
-    tile(w, x, xs, c, cs, blocks, add);
-    x += times(xs, 2), c += 128, couples--;
+    tile(w, x, xs, c, cs, blocks, add, next);
+    x += times(xs, 2), c += 128, couples--, next = w;
   }
 }
 
