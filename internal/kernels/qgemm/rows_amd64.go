@@ -24,6 +24,8 @@ type simdRows struct {
 
 func rowerOf(v isa.Variant) rower {
 	switch {
+	case v.VNNI && v.Bytes:
+		return &vbmiRows{simdRows{4, &vnniRow, &vnniRows}}
 	case v.VNNI:
 		return &simdRows{4, &vnniRow, &vnniRows}
 	case v.Level != isa.Go:
@@ -72,8 +74,6 @@ func (*simdRows) narrowRows(dst []uint32, src []float32) {
 	avx2RowsNarrow(asm.Words(dst), asm.Floats(src), int64(len(src)/quant.BlockColumns))
 }
 
-// mulRows divides the rows into as many parts as a group has rows. A call takes one row of each part, so that each
-// part is one sequential stream of memory.
 func (a *simdRows) mulRows(p quant.Packing, y []float32, w []byte, stride, blocks int, x []uint32) {
 	rows, table := a.rows, asm.Bytes(p.Points())
 	if table == nil {
@@ -81,13 +81,7 @@ func (a *simdRows) mulRows(p quant.Packing, y []float32, w []byte, stride, block
 	} else {
 		rows = pointRows
 	}
-	part := len(y) / rows
-	for i := range part {
-		callRows(a.group[p], w[i*stride:], part*stride, x, y[i:], part, blocks, table)
-	}
-	for i := rows * part; i < len(y); i++ {
-		callRows(a.one[p], w[i*stride:], 0, x, y[i:], 0, blocks, table)
-	}
+	mulRowsInParts(a.group[p], a.one[p], rows, y, w, stride, blocks, x, table)
 }
 
 // pointRows is the number of rows that the kernels of packings with points compute at once.

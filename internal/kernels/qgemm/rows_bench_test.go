@@ -19,12 +19,15 @@ func BenchmarkOneTokenRows(b *testing.B) {
 	const width, rows = 2048, 60
 	data := kerneltest.Uncached(b)
 	for p := quant.Q41; p < quant.Packings; p++ {
+		if !p.HasRows() {
+			continue
+		}
 		w := &quant.Packed{Packing: p, Width: width, Rows: 1, Columns: p.BlockColumns()}
 		unit := rows * width / p.BlockColumns() * p.BlockBytes()
 		x, y := kerneltest.Random(rand.New(rand.NewPCG(7, 8)), width), mat.Floats{V: make([]float32, rows), Stride: rows}
 		for _, s := range kerneltest.Variants() {
-			if !s.QGEMM.HasRows(w, 0, width) || s.BF16 {
-				continue
+			if !s.QGEMM.HasRows(w, 0, width) || s.AMX || s.BF16 && !s.Bytes {
+				continue // has the kernels of another variant
 			}
 			in := mat.Pairs{V: make([]uint32, qgemm.RowsWords(width)), Stride: qgemm.RowsWords(width)}
 			s.QGEMM.RoundRows(in.V, x)

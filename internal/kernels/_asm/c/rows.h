@@ -56,9 +56,71 @@ INLINE void add_parts(int f, struct total *t, const uint8_t *b, const uint8_t *x
 
 INLINE __m256 lane(__m256 v, int i) { return _mm256_permutevar8x32_ps(v, _mm256_set1_epi32(i)); }
 
+#ifdef __AVX512VBMI__
+// EACH is eight bytes of v.
+#define EACH(v) ((v) * (int64_t)0x0101010101010101)
+
+// looked_up are the bytes of a table of 256 with the numbers in i.
+INLINE __m512i looked_up(const uint8_t *table, __m512i i) {
+  const __m512i *t = (const __m512i *)table;
+  const __m512i low = _mm512_permutex2var_epi8(_mm512_loadu_si512(t), i, _mm512_loadu_si512(t + 1));
+  const __m512i high = _mm512_permutex2var_epi8(_mm512_loadu_si512(t + 2), i, _mm512_loadu_si512(t + 3));
+  return _mm512_mask_blend_epi8(_mm512_movepi8_mask(i), low, high);
+}
+
+// packed_bytes are the bytes of the 64 points of block b with the numbers in i, whose ninth bits IQ3_S has elsewhere.
+INLINE __m512i packed_bytes(int f, const uint8_t *b, const uint8_t *table, __m512i i) {
+  const __m512i low = looked_up(table, i);
+  if (f != IQ3_S) return low;
+  return _mm512_mask_blend_epi8((__mmask64)all8(b + 66), low, looked_up(table + 256, i));
+}
+
+// all_signs are the signs of 256 columns, a bit each, in the low half. IQ3_S has them so. Others have seven bits for eight
+// columns, in words of four. An eighth bit, which table adds, makes their number even.
+INLINE __m512i all_signs(int f, const uint8_t *b, __m512i numbers, const uint8_t *table) {
+  if (f == IQ3_S) return _mm512_castsi256_si512(load32(b + 74));
+  const __m512i at = _mm512_set1_epi64(f == IQ3_XXS ? 0x352e2720150e0700 : 0x352e2720352e2720);
+  const __m512i v = f == IQ3_XXS ? _mm512_castsi256_si512(load32(b + 66)) : numbers;
+  const __m512i sevens = _mm512_multishift_epi64_epi8(at, v);
+  const __m512i all = _mm512_permutex2var_epi8(_mm512_loadu_si512(table), sevens, _mm512_loadu_si512(table + 64));
+  return f == IQ3_XXS ? all : _mm512_castsi256_si512(_mm512_cvtepi64_epi32(all));
+}
+
+// add_packed_points is add_points for IQ2_XXS, IQ3_XXS and IQ3_S, whose points are 16 bits of a table: the first bytes of
+// all points, the second ones, the values of 64 codes, of which the low two or four bits count, and signs for seven bits.
+INLINE void add_packed_points(int f, struct total *t, const uint8_t *b, const uint8_t *x, const uint8_t *table) {
+  const int three = f != IQ2_XXS, count = f == IQ3_S ? 512 : 256;
+  const __m256 both = _mm256_mul_ps(scales32(f, b).scale, eight_at(x + SCALES));
+  const __m512i numbers = _mm512_loadu_si512(b + 2), first = packed_bytes(f, b, table, numbers), second = packed_bytes(f, b, table + count, numbers);
+  // The bytes of two points of 4 columns, or of one of 8, and where their codes begin.
+#define PICK(a, b, c, d, e, f, g, h) _mm512_setr_epi64(EACH(a) + by, EACH(b) + by, EACH(c) + by, EACH(d) + by, EACH(e) + by, EACH(f) + by, EACH(g) + by, EACH(h) + by)
+  const int64_t by = three ? 0x41014000 : 0x4000; // bytes of second have numbers from 64 on
+  const __m512i pick = three ? PICK(0, 2, 4, 6, 8, 10, 12, 14) : PICK(0, 1, 2, 3, 8, 9, 10, 11);
+#undef PICK
+  const __m512i shifts = _mm512_set1_epi64(three ? 0x1c1814100c080400 : 0x0e0c0a0806040200);
+  const __m512i values = _mm512_loadu_si512(table + 2 * count);
+  const __m512i signs = all_signs(f, b, numbers, table + 2 * count + 64), bit = _mm512_set1_epi64((int64_t)0x8040201008040201);
+  const __m512i eighth = _mm512_setr_epi64(EACH(0), EACH(1), EACH(2), EACH(3), EACH(4), EACH(5), EACH(6), EACH(7));
+  UNROLL for (int i = 0; i < 4; i++) {
+    const __m512i two = _mm512_permutex2var_epi8(first, _mm512_add_epi8(pick, _mm512_set1_epi8((char)(16 * i))), second);
+    const __m512i codes = _mm512_permutexvar_epi8(_mm512_multishift_epi64_epi8(shifts, two), values);
+    const __m512i spread = _mm512_permutexvar_epi8(_mm512_add_epi8(eighth, _mm512_set1_epi8((char)(8 * i))), signs), v = _mm512_loadu_si512(x + 64 * i);
+    const __m512i with_signs = _mm512_mask_sub_epi8(v, _mm512_test_epi8_mask(spread, bit), _mm512_setzero_si512(), v);
+    const __m512 sums = _mm512_cvtepi32_ps(_mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, with_signs));
+    t->sum = _mm256_fmadd_ps(_mm512_castps512_ps256(sums), lane(both, 2 * i), t->sum);
+    t->sum = _mm256_fmadd_ps(_mm512_extractf32x8_ps(sums, 1), lane(both, 2 * i + 1), t->sum);
+    AFTER(x, t->sum);
+  }
+}
+#endif
+
 // add_points adds a block of 256 columns whose codes are numbers of points. Its loops are not unrolled: to look points up
 // takes most of the time and of the code.
 INLINE void add_points(int f, struct total *t, const uint8_t *b, const uint8_t *x, const uint8_t *points) {
+#ifdef __AVX512VBMI__
+  add_packed_points(f, t, b, x, points);
+  return;
+#endif
   const __m256 scales = eight_at(x + SCALES);
   if (!by16(f)) {
     const __m256 both = _mm256_mul_ps(scales32(f, b).scale, scales);
