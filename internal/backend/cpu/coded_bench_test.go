@@ -9,6 +9,8 @@ import (
 
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/floats"
+	"github.com/heftai/heft/internal/kernels/fetch"
+	"github.com/heftai/heft/internal/kernels/tune"
 	"github.com/heftai/heft/internal/tensor"
 	"github.com/heftai/heft/meta"
 )
@@ -19,13 +21,16 @@ func BenchmarkCodedPrompts(b *testing.B) {
 	const count = 16
 	for _, shape := range [][2]int{{5632, 2048}, {2048, 5632}} {
 		rows, cols := shape[0], shape[1]
-		for _, tokens := range []int{48, 64, 128, 256, 512} {
+		for _, tokens := range []int{16, 48, 64, 128, 256, 512} {
 			b.Run(fmt.Sprintf("%dx%d/tokens=%d", rows, cols, tokens), func(b *testing.B) {
 				host, err := New(Options{Threads: 2})
 				if err != nil {
 					b.Fatal(err)
 				}
 				b.Cleanup(func() { host.Close() })
+				before := fetch.Current()
+				b.Cleanup(func() { fetch.Use(before) })
+				fetch.Use(fetch.Default(tune.KeyOf("", 2).Vendor))
 				rng := rand.New(rand.NewPCG(uint64(rows), uint64(cols)))
 				stored, coded := codedWeights(b, host, rng, rows, cols, count)
 				x, y := tensor.Floats(normals(rng, tokens*cols), tokens, cols), tensor.Floats(make([]float32, tokens*rows), tokens, rows)

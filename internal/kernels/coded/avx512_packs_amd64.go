@@ -8,3 +8,6 @@ import "unsafe"
 
 //go:noescape
 func avx512DecodePacks(w unsafe.Pointer, p unsafe.Pointer, stride int64, out unsafe.Pointer, groups int64, rows int64, apart int64)
+
+//go:noescape
+func avx512DecodeLongPack(w unsafe.Pointer, p unsafe.Pointer, stride int64, out unsafe.Pointer, groups int64, rows int64)

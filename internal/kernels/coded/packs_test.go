@@ -16,7 +16,7 @@ import (
 func TestPacksAreThoseOfDecodedRows(t *testing.T) {
 	kerneltest.Each(t, func(t *testing.T, set *kernels.Set) {
 		r := rand.New(rand.NewPCG(5, 19))
-		for _, cols := range []int{100, 128, 256, 640} {
+		for _, cols := range []int{100, 128, 256, 640, 1152} {
 			if !set.Coded.HasPacks(cols) {
 				continue
 			}

@@ -23,3 +23,18 @@ KERNEL avx512DecodePacks(const uint8_t *w, const uint8_t *p, int64_t stride, uin
     out += apart;
   }
 }
+
+// avx512DecodeLongPack decodes one pack, group by group: the lines of long rows, 1 KiB apart, share few sets of the first-level
+// cache.
+KERNEL avx512DecodeLongPack(const uint8_t *w, const uint8_t *p, int64_t stride, uint8_t *out, int64_t groups, int64_t rows) {
+  ROLLED for (; groups > 0; groups--) {
+    const uint8_t *row = w, *at = p;
+    uint8_t *to = out;
+    ROLLED for (int64_t n = rows < ROWS ? rows : ROWS; n > 0; n--) {
+      const struct group g = decode_group(at, table_at(row), row + 16);
+      UNROLL for (int i = 0; i < 4; i++) _mm512_storeu_si512(to + BLOCK * i, g.v[i]);
+      row += stride, at += stride, to += 64;
+    }
+    p += GROUP, out += 4 * BLOCK;
+  }
+}
