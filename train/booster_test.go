@@ -396,3 +396,39 @@ func TestNilPointersToPluginsAreErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestSchedulersAreSavedAndLoaded: a scheduler that loads the state of another one has its rate and continues with it, on all
+// ranks. A state that no rank has saved is an error on all of them.
+func TestSchedulersAreSavedAndLoaded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "scheduler.json")
+	err := Launch(t.Context(), 2, func(ctx context.Context, w *World) error {
+		_, b, opt, m, err := boosted(ctx, &TorchDDPPlugin{World: w}, w, 0, 1)
+		if err != nil {
+			return err
+		}
+		saved := optim.NewLambda(opt, optim.ConstantWithWarmup(8))
+		err = errors.Join(saved.Step(), saved.Step(), saved.Step(), b.SaveLRScheduler(ctx, saved, path))
+		if err != nil {
+			return err
+		}
+		loaded := optim.NewLambda(adam(m), optim.ConstantWithWarmup(8))
+		if b.LoadLRScheduler(ctx, loaded, path+".missing") == nil {
+			return errors.New("a missing state was loaded")
+		}
+		if err := b.LoadLRScheduler(ctx, loaded, path); err != nil {
+			return err
+		}
+		for range 2 {
+			if got, want := loaded.LastLR(), saved.LastLR(); len(want) == 0 || want[0] == 0 || !slices.Equal(got, want) {
+				return fmt.Errorf("got rates %v, want %v", got, want)
+			}
+			if err := errors.Join(saved.Step(), loaded.Step()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
