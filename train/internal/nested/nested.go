@@ -111,8 +111,6 @@ func (l Leaf) Rows(lo, hi int) Leaf {
 	return l
 }
 
-func (l Leaf) String() string { return fmt.Sprintf("%v of %v", l.Shape, l.Data.Type().Elem()) }
-
 // notArray is the error for a value that is neither an array nor made of arrays.
 type notArray struct {
 	where string
