@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -37,16 +36,7 @@ func weightBytes(t *testing.T, pid int, folder string) (mapped, read int64) {
 // get returns the status of a GET and its body.
 func (p *process) get(t *testing.T, path string) (int, string) {
 	t.Helper()
-	answer, err := http.Get(p.url + path)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, p.log)
-	}
-	defer answer.Body.Close()
-	b, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(b)
+	return p.request(t, http.MethodGet, path, "")
 }
 
 // TestALazyServerReadsNothingAhead: an idle server read and copied everything, and no flag was

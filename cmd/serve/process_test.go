@@ -97,6 +97,25 @@ func startBy(t testing.TB, by []string, args ...string) *process {
 	return p
 }
 
+// request sends a request and returns the status and the body of the answer.
+func (p *process) request(t *testing.T, method, path, body string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, p.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, p.log)
+	}
+	defer answer.Body.Close()
+	b, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(b)
+}
+
 // stream begins a streamed completion of n tokens and returns once the first chunk is here.
 func (p *process) stream(t *testing.T, n int) *bufio.Reader {
 	t.Helper()

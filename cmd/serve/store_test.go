@@ -16,24 +16,12 @@ import (
 // ask sends a request and returns the answer's object.
 func (p *process) ask(t *testing.T, method, path, body string) (int, map[string]any) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, p.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	b, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	status, text := p.request(t, method, path, body)
 	var v map[string]any
-	if err := json.Unmarshal(b, &v); err != nil {
-		t.Fatalf("%s %s: %d %s", method, path, answer.StatusCode, b)
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%s %s: %d %s", method, path, status, text)
 	}
-	return answer.StatusCode, v
+	return status, v
 }
 
 // TestStoredResponsesSurviveAKilledServer: with --store DIR; a file that is damaged is skipped with
