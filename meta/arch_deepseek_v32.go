@@ -107,11 +107,11 @@ func (d *deepseek) sharedIndexers(f *fields) []bool {
 		}
 		return shared
 	}
-	if len(types) != d.layers {
+	if len(types) < d.layers { // types of further layers mean nothing, as in transformers
 		f.fail(name, "%d types for %d layers", len(types), d.layers)
 		return shared
 	}
-	for i, kind := range types {
+	for i, kind := range types[:d.layers] {
 		if kind != "full" && kind != "shared" {
 			f.fail(name, "%.40q is not supported (supported: full, shared)", kind)
 		}

@@ -48,3 +48,17 @@ func TestLongCatRopesOfAnotherSizeWereAccepted(t *testing.T) {
 		t.Errorf("got error %v", err)
 	}
 }
+
+// TestTypesOfIndexersBeyondTheLayersAreIgnored: transformers looks up the type of each layer, and a list may be longer.
+func TestTypesOfIndexersBeyondTheLayersAreIgnored(t *testing.T) {
+	for _, modelType := range []string{"hy_v4", "glm_moe_dsa"} {
+		build(t, []byte(`{"model_type": "`+modelType+`", "num_hidden_layers": 2, "indexer_types": ["full", "shared", "shared"]}`))
+		cfg, err := ReadConfig([]byte(`{"model_type": "` + modelType + `", "num_hidden_layers": 2, "indexer_types": ["full"]}`))
+		if err == nil {
+			_, err = New(cfg, nil)
+		}
+		if err == nil || !strings.Contains(err.Error(), "indexer_types: 1 types for 2 layers") {
+			t.Errorf("%s: error %v", modelType, err)
+		}
+	}
+}

@@ -64,3 +64,40 @@ func TestGLMASRHasDefaultsOfItsOwn(t *testing.T) {
 		t.Errorf("fields that are there: %+v, rope %+v", s, s.Rope)
 	}
 }
+
+// TestWrappersWithoutTextConfigHaveOtherDefaults: without a text_config transformers takes other fields than the text model's type
+// has by default. TestReferenceSizes has the ties.
+func TestWrappersWithoutTextConfigHaveOtherDefaults(t *testing.T) {
+	for modelType, want := range map[string]struct {
+		hidden, heads, kv, head int
+		theta, eps              float64
+		longest                 int64
+	}{
+		"fast_vlm":                {3584, 28, 4, 128, 10000, 1e-6, 32768},
+		"fun_asr_nano":            {1024, 16, 8, 128, 10000, 1e-6, 40960},
+		"got_ocr2":                {1024, 16, 16, 64, 1e6, 1e-6, 32768},
+		"idefics2":                {4096, 32, 8, 128, 10000, 1e-5, 32768},
+		"idefics3":                {4096, 32, 32, 128, 10000, 1e-5, 2048},
+		"lighton_ocr":             {1024, 16, 8, 128, 1e6, 1e-6, 40960},
+		"mistral3":                {5120, 32, 8, 128, 1e9, 1e-5, 131072},
+		"moss_transcribe_diarize": {1024, 16, 8, 128, 1e6, 1e-6, 131072},
+		"omniasr":                 {4096, 8, 8, 512, 10000, 1e-5, 8192},
+		"qwen3_asr":               {2048, 16, 8, 128, 10000, 1e-6, 65536},
+		"smolvlm":                 {4096, 32, 32, 128, 10000, 1e-5, 2048},
+	} {
+		m := build(t, []byte(`{"model_type": "`+modelType+`"}`))
+		path := "model.language_model"
+		if m.Root.Find(path) == nil {
+			path = "model.text_model"
+		}
+		s, norm := attentionOf(t, m, path+".layers.0.self_attn"), m.Root.Find(path+".norm").Spec.(*NormSpec)
+		if int(norm.Dim) != want.hidden || int(s.Heads) != want.heads || int(s.KVHeads) != want.kv || int(s.HeadDim) != want.head || s.Rope.Theta != want.theta || norm.Eps != float32(want.eps) || int64(s.Rope.Max) != want.longest || s.Window != 0 && modelType == "mistral3" {
+			t.Errorf("%s: %+v, rope %+v, norm %+v", modelType, s, s.Rope, norm)
+		}
+	}
+	// A text_config that lacks fields has those of its own type.
+	m := build(t, []byte(`{"model_type": "qwen3_asr", "text_config": {"num_hidden_layers": 1}}`))
+	if norm := m.Root.Find("model.language_model.norm").Spec.(*NormSpec); norm.Dim != 4096 {
+		t.Errorf("qwen3_asr with a text_config: hidden size %d", norm.Dim)
+	}
+}

@@ -178,11 +178,7 @@ func (w *wrapper) textFields(whole *fields) *fields {
 	if w.modelType == "glmasr" && values["rope_parameters"] == nil && values["rope_scaling"] == nil {
 		values["rope_theta"] = json.Number("10000") // transformers adds rope_parameters, which come before rope_theta
 	}
-	for name, v := range soundDefaults(w.modelType) {
-		if _, there := values[name]; !there {
-			values[name] = v
-		}
-	}
+	w.completeText(values, text == whole)
 	values["tie_word_embeddings"] = tied
 	values["own_eos_token_id"] = text.values["eos_token_id"] // which ends the n-grams of Qwen4-Exp
 	for _, name := range []string{"bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype", "quantization_config", "quantization"} {
@@ -191,24 +187,6 @@ func (w *wrapper) textFields(whole *fields) *fields {
 		}
 	}
 	return &fields{at: text.at, values: values, errs: whole.errs}
-}
-
-// soundDefaults returns the fields that the text model of Voxtral or of GLM-ASR has by default,
-// instead of llama's.
-func soundDefaults(modelType string) map[string]json.Number {
-	switch modelType {
-	case "glmasr":
-		return map[string]json.Number{
-			"vocab_size": "59264", "hidden_size": "2048", "intermediate_size": "6144", "num_hidden_layers": "28", "num_attention_heads": "16", "num_key_value_heads": "4",
-			"max_position_embeddings": "8192", "rms_norm_eps": "1e-05",
-		}
-	case "voxtral":
-		return map[string]json.Number{
-			"vocab_size": "131072", "hidden_size": "3072", "intermediate_size": "8192", "num_hidden_layers": "30", "num_key_value_heads": "8", "head_dim": "128",
-			"max_position_embeddings": "131072", "rms_norm_eps": "1e-05", "rope_theta": "100000000.0",
-		}
-	}
-	return nil
 }
 
 // thinker returns the fields of thinker_config, for models that answer in speech, completed with

@@ -42,6 +42,9 @@ func filterAbs(_ *state, v Value, c *args) (Value, error) {
 	if u, ok := v.(*undefined); ok {
 		return nil, u.err()
 	}
+	if n, ok := v.(*big.Int); ok {
+		return new(big.Int).Abs(n), nil
+	}
 	return nil, typeErrorf("bad operand type for abs(): '%s'", typeName(v))
 }
 

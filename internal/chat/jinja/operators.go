@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"math"
+	"math/big"
 	"strings"
 )
 
@@ -55,6 +56,12 @@ func unary(op string, v Value) (Value, error) {
 			return f, nil
 		}
 		return -f, nil
+	}
+	if n, ok := v.(*big.Int); ok {
+		if op == "+" {
+			return n, nil
+		}
+		return small(new(big.Int).Neg(n)), nil
 	}
 	return nil, typeErrorf("bad operand type for unary %s: '%s'", op, typeName(v))
 }

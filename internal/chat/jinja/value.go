@@ -10,7 +10,7 @@ import (
 //
 //	nil       None
 //	bool      True, False
-//	int64     int; *big.Int beyond 64 bits (printed and compared, no arithmetic)
+//	int64     int; *big.Int beyond 64 bits (printed, compared and negated, no other arithmetic)
 //	float64   float
 //	string    str, of valid UTF-8
 //	*List     list
