@@ -385,3 +385,18 @@ func TestLayersOfCosmosThatDrawAreIgnored(t *testing.T) {
 		}
 	}
 }
+
+// TestFrequenciesInFalconH1AreIgnored: as in other models, old checkpoints may have the rope's frequencies.
+func TestFrequenciesInFalconH1AreIgnored(t *testing.T) {
+	cfg, err := meta.ReadConfig([]byte(`{"model_type": "falcon_h1", "num_hidden_layers": 1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := meta.New(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !(&Binding{}).ignored("model.layers.0.self_attn.rotary_emb.inv_freq", m.Ignore) {
+		t.Errorf("frequencies are unexpected; ignored are %q", m.Ignore)
+	}
+}

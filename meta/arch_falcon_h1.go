@@ -54,6 +54,7 @@ func falconH1(f *fields, b *Builder) {
 	d.norm(model, "final_layernorm", d.hidden)
 	model.Rotary("FalconH1RotaryEmbedding", d.rope)
 	b.head(embed, d.hidden, d.vocab, d.tied, "lm_head.weight")
+	b.Ignore("model.layers.*.self_attn.rotary_emb.inv_freq")
 }
 
 // multiplier returns a multiplier, which must not be 0. The default is 1.
