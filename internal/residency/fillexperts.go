@@ -12,6 +12,10 @@ import (
 // tens of milliseconds.
 const primed = 1 << 19
 
+// mostPrepared is the number of experts up to which their loads are created before they are
+// requested, so that tokens allocate nothing. A load takes one to two KiB.
+const mostPrepared = 1 << 12
+
 // ExpectExperts sets the experts that an earlier process requested. Warm reads the most likely
 // ones ahead. It ignores a trace of a model with other layers. Call it before Warm and before the
 // first pass.
@@ -37,6 +41,7 @@ func (s *Store) fillExperts(ctx context.Context) {
 	if s.experts == nil || s.whole {
 		return
 	}
+	s.prepareExperts(ctx)
 	s.experts.fill(ctx, s.whenQuiet(quietFor, busyWaits), func(id int) bool {
 		st, e := s.expertOf(id)
 		if st.experts[e].device != devicemap.Disk {
@@ -45,6 +50,20 @@ func (s *Store) fillExperts(ctx context.Context) {
 		s.expertLoad(st, e)
 		return true
 	})
+}
+
+// prepareExperts creates the loads of all experts of the disk tier, unless there are many.
+func (s *Store) prepareExperts(ctx context.Context) {
+	if s.expertLoads() > mostPrepared {
+		return
+	}
+	for _, st := range s.stackOrder {
+		for e := range st.experts {
+			if st.experts[e].device == devicemap.Disk && ctx.Err() == nil {
+				s.expertLoad(st, e)
+			}
+		}
+	}
 }
 
 // expertOf returns the expert with a load number.
@@ -69,6 +88,8 @@ func (r *expertSlots) setLoad(id int, l *load) *load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.loads[id] == nil {
+		_, request := r.mover.Depth()
+		l.cut(request)
 		r.loads[id] = l
 	}
 	return r.loads[id]

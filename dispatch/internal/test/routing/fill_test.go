@@ -59,3 +59,38 @@ func TestAnIdleModelFillsItsCacheOfExperts(t *testing.T) {
 		t.Errorf("the first pass misses %d experts that an earlier process requested always, want none", kept)
 	}
 }
+
+// TestTokensAllocatedForExpertsThatWereNewToThem: the first token that requested an expert of the disk tier allocated
+// the description of its reads, so tokens allocated for as long as their experts were new.
+func TestTokensAllocatedForExpertsThatWereNewToThem(t *testing.T) {
+	dir := dispatchtest.MixtureFolder(t, 77)
+	skeleton, _ := dispatchtest.OpenCheckpoint(t, dir)
+	o := dispatch.Options{Threads: 2, Context: 128, MaxBatchTokens: 32, MaxSequences: 3}
+	need, err := dispatch.EstimateMemory(skeleton, o, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(need.Least + (need.All-need.Least)/4 - need.Runtime)}}
+	m := dispatchtest.OpenModel(t, dir, o)
+	defer m.Close()
+	m.Warm(t.Context())
+	m.Promote(t.Context())
+	dispatchtest.AwaitConversion(t, m)
+	s := m.NewSequence()
+	defer s.Free()
+	batch := &dispatch.Batch{Rows: []dispatch.BatchRow{{Sequence: s, Tokens: []int32{5}, PromptLen: 1, Logits: dispatch.LogitsLast}}}
+	token := func() {
+		if _, err := m.Forward(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 4 {
+		token()
+	}
+	if n := testing.AllocsPerRun(40, func() {
+		batch.Rows[0].Tokens[0] = (batch.Rows[0].Tokens[0] + 37) % int32(m.Vocab())
+		token()
+	}); n != 0 || m.Status().Experts.Misses == 0 {
+		t.Errorf("%v allocations per token with %d misses, want 0 with some", n, m.Status().Experts.Misses)
+	}
+}
