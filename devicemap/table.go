@@ -109,8 +109,8 @@ func (t *table) addTensor(n node, d meta.DType, elements int64) {
 	n.end = int32(len(t.nodes)) + 1
 	if !n.repeated {
 		n.size = t.sizes(n.path, d, elements)
-		if n.param != nil && n.param.Stored > 0 {
-			n.size = float64(n.param.Stored) // quantised: used as it is stored
+		if p := n.param; p != nil && p.Stored > 0 && (p.Quantised() || n.size == float64(d.Bytes(elements))) {
+			n.size = float64(p.Stored) // used as it is stored
 		}
 		if bytes, ok := t.loaded[n.param]; ok && n.param != nil {
 			n.size = float64(bytes)

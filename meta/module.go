@@ -2,6 +2,7 @@ package meta
 
 import (
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -28,8 +29,8 @@ type Param struct {
 	Name  string
 	Shape []int
 	DType DType
-	// Stored is the size of a quantised parameter in the checkpoint: codes and scales. It is 0
-	// for other parameters, whose size follows from their elements.
+	// Stored is the size in the checkpoint of a quantised parameter, codes and scales, and of one whose
+	// tensors differ in dtype. It is 0 for other parameters, whose size follows from their elements.
 	Stored int64
 	// Sources fill the parameter. It is empty for a tied parameter, and in a tree that was read
 	// from JSON or built by hand.
@@ -91,6 +92,11 @@ func Elements(shape []int) int64 {
 
 // Elements returns the number of the parameter's elements.
 func (p *Param) Elements() int64 { return Elements(p.Shape) }
+
+// Quantised reports whether the checkpoint stores a part of the parameter as codes.
+func (p *Param) Quantised() bool {
+	return p.Stored > 0 && (len(p.Sources) == 0 || slices.ContainsFunc(p.Sources, func(s TensorSource) bool { return s.Quant != nil }))
+}
 
 // Bytes returns the size of the parameter as the checkpoint stores it.
 func (p *Param) Bytes() int64 {

@@ -340,10 +340,32 @@ func (s TensorSource) with(tensor string) TensorSource {
 	return s
 }
 
-// stored returns the size of sources in the file, in bytes, if one of them is quantised,
-// otherwise 0.
+// dtypeOf returns the dtype of the values of s in the file, or dtype if that is unknown.
+func (t *tree) dtypeOf(s *TensorSource, dtype DType) DType {
+	if t.header != nil && s.Quant == nil {
+		if _, d, ok := t.first(*s); ok {
+			return d
+		}
+	}
+	return dtype
+}
+
+// elements returns how many values of the parameter s fills, if its tensors have the given shape.
+func (s *TensorSource) elements(shape []int) int64 {
+	n := Elements(shape)
+	if !s.From.IsAll() {
+		n = n / int64(max(s.From.End, 1)) * int64(s.From.End-s.From.Begin)
+	}
+	if s.Each > 0 { // one tensor has all experts
+		return n
+	}
+	return n * int64(max(s.Stack, 1))
+}
+
+// stored returns the size of sources in the file, in bytes, if one of them is quantised or has another
+// dtype than the parameter, otherwise 0.
 func (t *tree) stored(sources []TensorSource, shape []int, dtype DType) int64 {
-	if !slices.ContainsFunc(sources, func(s TensorSource) bool { return s.Quant != nil }) {
+	if !slices.ContainsFunc(sources, func(s TensorSource) bool { return s.Quant != nil || t.dtypeOf(&s, dtype) != dtype }) {
 		return 0
 	}
 	var total int64
@@ -351,7 +373,8 @@ func (t *tree) stored(sources []TensorSource, shape []int, dtype DType) int64 {
 		tensors, _ := sources[i].Stored(shape)
 		for _, tensor := range tensors {
 			if tensor.DType == NoDType {
-				tensor.DType = dtype
+				total += t.dtypeOf(&sources[i], dtype).Bytes(sources[i].elements(tensor.Shape))
+				continue
 			}
 			if q := sources[i].Quant; q != nil && q.States > 0 && tensor.Tensor == q.Global {
 				total += int64(q.States)
