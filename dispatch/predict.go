@@ -149,7 +149,7 @@ func (m *Model) PredictRun(s MachineSpeed, r Run) ModelSpeed {
 // PredictRun estimates how fast requests run on a model whose cpu tier is in memory. It sets the
 // time from the start of a prompt to its first token, the tokens per second of all sequences
 // together in the middle of their answers, and the bytes that one pass for all of them reads from
-// the disk. LoadSeconds is unknown. Sparse attention counts as if it read the whole KV cache.
+// the disk. LoadSeconds is unknown.
 func PredictRun(skeleton *meta.Model, plan devicemap.Plan, dtype string, s MachineSpeed, r Run) ModelSpeed {
 	m, ok := costs(skeleton, plan, dtype, r.KVDType, s)
 	if !ok {

@@ -75,8 +75,7 @@ func (c Config) BytesPerToken() int64 {
 func (c Config) TokensBytes(n int) int64 { return c.rowsBytes(n) + heldStates*c.StateBytes() }
 
 // ReadBytes returns the bytes that a pass of one token reads and writes if n tokens of its sequence
-// are cached: their keys and values within the windows, and the states. It does not know of sparse
-// attention, which reads less.
+// are cached: their keys and values within the windows, and the states. Sparse attention reads less.
 func (c Config) ReadBytes(n int) int64 { return c.rowsBytes(n) + 2*c.StateBytes() }
 
 // rowsBytes returns the memory of the keys and values of n tokens, limited to the windows.

@@ -1,7 +1,6 @@
 package cost
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -62,12 +61,7 @@ type workload struct {
 	operations float64 // of a pass, each waiting for the one before
 	attention  []attentionLoad
 	cache      kvcache.Config // what attention reads; without layers if the model cannot run
-}
-
-// attentionLoad is the workload of one attention.
-type attentionLoad struct {
-	heads  float64
-	window int // positions that a token attends to, 0 for all
+	sparse     []sparseLoad
 }
 
 // mixtureLoad is the workload of a stack of experts.
@@ -79,7 +73,7 @@ type mixtureLoad struct {
 // workloadOf counts what passes of m compute, with a KV cache of dtype kv.
 func workloadOf(m *meta.Model, kv meta.DType) (w workload) {
 	if program, err := nn.Compile(m.Root); err == nil {
-		w.cache = kvcache.Config{Layers: program.KV(), States: program.States(), DType: kv}
+		w.cache = kvcache.Config{Layers: slices.Clone(program.KV()), States: program.States(), DType: kv}
 	}
 	stacked := map[*meta.Module]float64{} // experts that a token selects
 	for _, node := range m.Root.Walk() {
@@ -98,7 +92,7 @@ func workloadOf(m *meta.Model, kv meta.DType) (w workload) {
 	for _, node := range m.Root.Walk() {
 		w.operations += operationsOf(node.Kind)
 		if s, ok := node.Spec.(*meta.AttentionSpec); ok {
-			w.attention = append(w.attention, attentionLoad{float64(s.Heads), cmp.Or(s.Window, s.Chunk)})
+			w.attend(s)
 		}
 		for _, p := range node.Params {
 			w.count(node, p, stacked, head)
@@ -165,9 +159,9 @@ const (
 // attentionSeconds returns how long the attention of a pass takes.
 func (w *workload) attentionSeconds(s *Machine, p tokenPass) float64 {
 	tokens := float64(p.tokens)
-	scores, reads := 0.0, w.cache.ReadBytes(p.seen+p.tokens)
+	scores, reads := 0.0, w.cacheReads(p.seen+p.tokens, p.tokens)
 	if p.apart {
-		reads = int64(p.tokens) * w.cache.ReadBytes(p.seen+1)
+		reads = int64(p.tokens) * w.cacheReads(p.seen+1, 1)
 	}
 	for _, a := range w.attention {
 		positions := float64(p.seen) + (tokens-1)/2
