@@ -89,7 +89,7 @@ func (op *bf16Product) planRows(threads int) int {
 			op.unitRows = codedUnitRows(fit, op.w.rows)
 			return coded.TokenSums(op.tokens)
 		}
-		if step := op.set.GEMV.PairRows(op.tokens); fit > step {
+		if step := op.set.GEMV.PairRows(op.tokens, op.w.cols); fit > step {
 			fit -= fit % step
 		}
 		op.unitRows = min(max(fit, 4), op.w.rows)

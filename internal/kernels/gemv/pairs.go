@@ -17,13 +17,20 @@ func (s *Kernels) MulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, token
 	s.pairs.mulPairs(y, w, x, rows, tokens, n)
 }
 
-// PairRows returns the number of rows that MulPairs multiplies at once by the given number of
-// tokens. MulPairs is fastest for multiples of it.
-func (s *Kernels) PairRows(tokens int) int {
-	if tokens >= leastInPieces && fetch.InPieces(fetch.PairTokens) {
+// PairRows returns the number of rows of n elements that MulPairs multiplies at once by the given
+// number of tokens. MulPairs is fastest for multiples of it.
+func (s *Kernels) PairRows(tokens, n int) int {
+	if inPieces(tokens, n) {
 		return pieceRows
 	}
 	return 4
+}
+
+// inPieces reports whether MulPairs reads rows in pieces: where the fetch plan says so, and where
+// the first-level cache cannot hold as many tokens as a kernel multiplies by whole rows.
+func inPieces(tokens, n int) bool {
+	long := tokens > leastInPieces && 2*n*min(tokens, mostPairTokens) > cachedTokens
+	return long || tokens >= leastInPieces && fetch.InPieces(fetch.PairTokens)
 }
 
 // MulTile computes y[r] for rows of bfloat16 weights in place and one token, a row of Pairs, over
@@ -38,6 +45,12 @@ func (s *Kernels) MulTile(y []float32, w mat.Weights, x []uint32, rows, blocks i
 
 // leastInPieces is the smallest number of tokens that are multiplied by rows in pieces.
 const leastInPieces = 4
+
+// mostPairTokens is the largest number of tokens that a kernel multiplies at once.
+const mostPairTokens = 8
+
+// cachedTokens is the room in bytes that the first-level cache has for tokens besides rows.
+const cachedTokens = 32 << 10
 
 // pieceRows is the number of rows read in pieces together. It is a multiple of the 3 or 4 rows
 // that a kernel multiplies at once.

@@ -16,19 +16,12 @@ var (
 	dotOnes = fetch.Forms[mulKernel]{Eight: avx512bf16Dot1, Four: avx512bf16Dot1, One: avx512bf16Dot1x1}
 )
 
-// cachedTokens is the room in bytes that the first-level cache has for tokens besides rows. More
-// tokens need several passes over the rows, and all but the first find the rows in a cache.
-const cachedTokens = 32 << 10
-
 func (bf16) mulPairs(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) {
 	first := 0
-	if fetch.InPieces(fetch.PairTokens) {
+	if inPieces(tokens, n) {
 		first = mulInPieces(y, w, x, rows, tokens, n)
 	}
 	tiles := dots
-	for tiles[0].tokens > 4 && 2*n*tiles[0].tokens > cachedTokens {
-		tiles = tiles[1:]
-	}
 	for t := first; t < tokens; {
 		for len(tiles) > 0 && tiles[0].tokens > tokens-t {
 			tiles = tiles[1:]

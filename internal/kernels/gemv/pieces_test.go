@@ -52,8 +52,8 @@ func BenchmarkTokensInPieces(b *testing.B) {
 		if !set.BF16 || set.AMX {
 			continue
 		}
-		for _, n := range []int{2048, 5632} {
-			for _, tokens := range []int{2, 4, 6, 8, 16} {
+		for _, n := range []int{2048, 4096, 5632} {
+			for _, tokens := range []int{2, 4, 6, 8, 16, 32} {
 				for _, p := range fetch.Candidates(fetch.PairTokens) {
 					b.Run(fmt.Sprintf("%s/%d/%d/%s", set.Name, n, tokens, p), func(b *testing.B) {
 						fetch.UseFor(fetch.PairTokens, p)
