@@ -28,8 +28,9 @@ type loadView struct {
 // reportLoading is the interval of progress lines if there is no terminal.
 const reportLoading = 5 * time.Second
 
-func newLoadView(out *os.File) *loadView {
-	info, err := out.Stat()
+// newLoadView returns a view that writes to out, which ends in the file at.
+func newLoadView(at *os.File, out io.Writer) *loadView {
+	info, err := at.Stat()
 	return &loadView{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb", now: time.Now}
 }
 

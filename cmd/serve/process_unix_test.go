@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestAPipeAsConfigIsRefused: a config.json, tokenizer.json or generation_config.json that is a
@@ -115,6 +116,46 @@ func TestAClosedLogDoesNotEndTheServer(t *testing.T) {
 		if answer.StatusCode != http.StatusOK {
 			t.Errorf("status %d, want 200", answer.StatusCode)
 		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v, want status 0", err)
+	}
+}
+
+// TestALogThatIsNotReadDoesNotBlockTheServer: the program that reads the log stops, as with serve 2>&1 | sleep 1000.
+// When the pipe was full, all requests stopped, and SIGTERM did not end the server.
+func TestALogThatIsNotReadDoesNotBlockTheServer(t *testing.T) {
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, executable, underTest, "--port", "0")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	url := ""
+	for s := bufio.NewScanner(stderr); url == "" && s.Scan(); {
+		if m := address.FindStringSubmatch(s.Text()); m != nil {
+			url = m[1]
+		}
+	}
+	client := &http.Client{Timeout: time.Minute}
+	path := url + "/missing/" + strings.Repeat("x", 1000)
+	for range 2000 { // each writes more than 1 KiB: the pipe and the buffer are full
+		answer, err := client.Get(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,15 @@ import (
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/logbuffer"
 	"github.com/heftai/heft/text"
+)
+
+const (
+	// logBytes is the maximum size of the log that waits for its reader.
+	logBytes = 1 << 20
+	// logWait is how long the server waits for the reader of the log before it exits.
+	logWait = time.Second
 )
 
 // runCmd is serve without a command.
@@ -50,6 +58,7 @@ type runCmd struct {
 	Lazy            bool          `help:"Read weights only when a request needs them."`
 	LogLevel        string        `help:"Log at this level and above (default ${default})." enum:"debug,info,warn,error" default:"info" placeholder:"debug|info|warn|error"`
 
+	lines   *logbuffer.Buffer // the log on its way to standard error
 	view    *loadView
 	backend func(batches.Backend) // if not nil, called with the backend that answers batches
 	lost    chan error            // receives why the server ends, if a GPU was lost
@@ -62,6 +71,10 @@ func (c *runCmd) Run(ctx context.Context, k *kong.Context) error {
 	if err := errors.Join(c.check(), c.log()); err != nil {
 		return err
 	}
+	return c.flush(c.run(ctx, k))
+}
+
+func (c *runCmd) run(ctx context.Context, k *kong.Context) error {
 	if err := c.operateFlags.open(); err != nil {
 		return err
 	}
@@ -211,9 +224,21 @@ func (c *runCmd) log() error {
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return cmdline.Misusef("--log-level: %w", err)
 	}
-	c.view = newLoadView(os.Stderr)
+	c.lines = logbuffer.New(os.Stderr, logBytes, func(n int) {
+		slog.Warn("the log was not read: lines were dropped", "count", n)
+	})
+	c.view = newLoadView(os.Stderr, c.lines)
 	slog.SetDefault(slog.New(c.handler(level, c.view)))
 	return nil
+}
+
+// flush waits for the reader of the log before the server exits with err, and returns err. If the
+// log is not read, err cannot be printed either.
+func (c *runCmd) flush(err error) error {
+	if c.lines != nil && !c.lines.Flush(logWait) && err != nil {
+		return cmdline.Unprinted()
+	}
+	return err
 }
 
 // drain rejects new requests and waits for the running ones.

@@ -66,6 +66,7 @@ var allowed = map[string][]string{
 	"devicemap":                    {"meta", "internal/spelling"},
 	"internal/spelling":            {},
 	"internal/errtext":             {},
+	"internal/logbuffer":           {}, // a log that does not block its program
 	"internal/inuse":               {}, // which engine uses a model: closing the model ends it first
 	"internal/filelock":            {},
 	"internal/repl":                {"internal/atomicfile", "internal/smallfile"}, // a chat in the terminal; a client of HTTP alone

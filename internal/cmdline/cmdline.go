@@ -46,7 +46,7 @@ func Misuse(err error) error { return misuse{err} }
 // Misusef returns a mistake in the command line.
 func Misusef(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
 
-// stopped is the error of a command that was asked to stop.
+// stopped is the error of a command that ends with a status and no text.
 type stopped struct{ status int }
 
 func (e stopped) Error() string { return fmt.Sprintf("stopped, status %d", e.status) }
@@ -55,6 +55,10 @@ func (e stopped) Error() string { return fmt.Sprintf("stopped, status %d", e.sta
 // result. [Program.Run] then returns the status that shells give a process that the signal ended:
 // 128 plus its number, 130 for SIGINT and 143 for SIGTERM.
 func Stopped(by syscall.Signal) error { return stopped{128 + int(by)} }
+
+// Unprinted returns an error with exit status 1 that [Program.Run] does not print, for a command
+// whose standard error is not read.
+func Unprinted() error { return stopped{statusFailed} }
 
 // Program is a command line.
 type Program struct {
