@@ -28,9 +28,7 @@ func (s *Store) evict(lock *os.File, size int64) (int64, error) {
 		return 0, err
 	}
 	if used+size > s.options.Limit {
-		slices.SortFunc(pages, func(a, b page) int {
-			return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path))
-		})
+		s.sort(pages)
 		for low := s.options.Limit / 10 * lowWater; len(pages) > 0 && used+size > low; pages = pages[1:] {
 			if err := os.Remove(pages[0].path); err != nil && !os.IsNotExist(err) {
 				s.warnOnce("a value of the KV store cannot be removed", err)
@@ -42,6 +40,25 @@ func (s *Store) evict(lock *os.File, size int64) (int64, error) {
 		}
 	}
 	return used, s.setUsage(lock, used)
+}
+
+// skew is how much the clocks of machines that share a store may differ.
+const skew = time.Minute
+
+// sort sorts pages by their use, the least recently used first. Times in the future are from before
+// the clock was set back. Such pages come first, or they would stay for ever while new ones are
+// evicted; one that is used again has a valid time.
+func (s *Store) sort(pages []page) {
+	now := s.options.now().Add(skew)
+	slices.SortFunc(pages, func(a, b page) int {
+		if late := a.used.After(now); late != b.used.After(now) {
+			if late {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path))
+	})
 }
 
 // scan finds all values and removes temporary files, whose writers were killed, as the lock is held.

@@ -246,6 +246,26 @@ func TestTheLeastRecentlyUsedIsEvicted(t *testing.T) {
 	}
 }
 
+// TestAClockThatIsSetBackEvictedNewValues: when the clock was set back, values that were used before stayed, and each
+// new one was the next to be evicted.
+func TestAClockThatIsSetBackEvictedNewValues(t *testing.T) {
+	now := time.Unix(1_000_000_000, 0)
+	s := open(t, t.TempDir(), Options{Limit: 4 * sizeOf(valueBytes), now: func() time.Time { now = now.Add(time.Second); return now }})
+	s.offerNow(t, "old 0", "old 1", "old 2", "old 3")
+	now = now.Add(-3 * time.Hour)
+	if !s.has(t, "old 0") { // used after the change
+		t.Fatal("the first value is absent before the limit")
+	}
+	for i := range 3 {
+		s.offerNow(t, fmt.Sprint("new ", i))
+	}
+	for name, want := range map[string]bool{"old 1": false, "old 2": false, "old 3": false, "new 1": true, "new 2": true} {
+		if s.has(t, name) != want {
+			t.Errorf("%s is there: %v, want %v", name, !want, want)
+		}
+	}
+}
+
 // Of values of one time those of prefixes stay.
 func TestDeeperValuesAreEvictedFirst(t *testing.T) {
 	now := time.Unix(1_000_000_000, 0)
