@@ -56,3 +56,11 @@ func TestFishAndZshCompletion(t *testing.T) {
 		t.Errorf("tcsh: status %d: %s", status, out.String())
 	}
 }
+
+// TestAWrongShellNamesTheArgument: the error named <shell>, where that of a missing one has SHELL.
+func TestAWrongShellNamesTheArgument(t *testing.T) {
+	status, _, stderr := invoke("completion", "tcsh")
+	if want := `SHELL: got "tcsh", want one of bash, zsh, fish`; status != 2 || !strings.Contains(stderr, want) {
+		t.Errorf("status %d: %s, want 2 with %q", status, stderr, want)
+	}
+}

@@ -266,7 +266,11 @@ func wanted(message string, commands []string) string {
 	message = envar.ReplaceAllString(message, "")
 	if m := enumerated.FindStringSubmatch(message); m != nil {
 		values := strings.ReplaceAll(strings.TrimSuffix(strings.ReplaceAll(m[2], `"`, ""), ","), ",", ", ") // the last may be ""
-		return fmt.Sprintf("%s: got %s, want one of %s", m[1], m[3], values)
+		name := m[1]
+		if argument, ok := strings.CutPrefix(name, "<"); ok {
+			name = strings.ToUpper(strings.TrimSuffix(argument, ">"))
+		}
+		return fmt.Sprintf("%s: got %s, want one of %s", name, m[3], values)
 	}
 	if m := valueless.FindStringSubmatch(message); m != nil {
 		return m[1] + ": a value is missing"
