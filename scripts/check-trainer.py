@@ -90,7 +90,7 @@ def padded(batch):
 
 
 def reference(case, name):
-    model = AutoModelForCausalLM.from_pretrained("m", dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(case.get("values", "m"), dtype=torch.float32)
     if "lora" in case:
         from peft import LoraConfig, PeftModel, get_peft_model
         start = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **case["lora"]))
@@ -98,7 +98,7 @@ def reference(case, name):
             if "lora_B" in path:
                 torch.nn.init.normal_(p, 0, 0.02)
         start.save_pretrained(name + " start")
-        model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("m", dtype=torch.float32), name + " start", is_trainable=True)
+        model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(case.get("values", "m"), dtype=torch.float32), name + " start", is_trainable=True)
     args = dict(output_dir=name + " hf", per_device_train_batch_size=2, per_device_eval_batch_size=2, learning_rate=1e-3, logging_steps=1, save_strategy="no",
                 report_to=[], use_cpu=True, optim="adamw_torch", num_train_epochs=1, disable_tqdm=True) | case.get("args", {})
     trainer = InOrder(model=model, args=TrainingArguments(**args), train_dataset=DATA[case.get("data", "texts")], data_collator=padded,
@@ -110,7 +110,7 @@ def reference(case, name):
 
 
 def ours(case, name):
-    command = [train, "run", "m", "--data", case.get("data", "texts") + ".jsonl", "--output", name, "--no-shuffle", "--batch", "2", "--log-steps", "1", "--save-steps", "-1",
+    command = [train, "run", case.get("model", "m"), "--data", case.get("data", "texts") + ".jsonl", "--output", name, "--no-shuffle", "--batch", "2", "--log-steps", "1", "--save-steps", "-1",
                "--log-with", "jsonl", "--threads", "1", "--learning-rate", "1e-3", "--sequence", "256", "--data-cache", "none"]
     command += ["--eval-data", "held out.jsonl"] if case.get("evaluate") else []
     command += ["--lora", f"from={name} start"] if "lora" in case else []
@@ -151,9 +151,8 @@ def differences(case, name):
     return out
 
 
-train = os.path.abspath(sys.argv[1])
-with tempfile.TemporaryDirectory() as work:
-    os.chdir(work)
+def prepare():
+    """Makes the model m and the data of all cases in the current folder."""
     torch.manual_seed(3)
     random.seed(1)
     tok.save_pretrained("m")
@@ -161,14 +160,27 @@ with tempfile.TemporaryDirectory() as work:
                                  max_position_embeddings=256, eos_token_id=tok.eos_token_id, bos_token_id=tok.bos_token_id, pad_token_id=None, initializer_range=0.1)).save_pretrained("m")
     records = {"texts": [{"text": words(i)} for i in range(37)], "held out": [{"text": words(i)} for i in range(11)],
                "answers": [{"prompt": words(i) + " ", "completion": words(i + 3)} for i in range(21)]}
-    DATA = {name: [sample(r) for r in some] for name, some in records.items()}
+    DATA.update({name: [sample(r) for r in some] for name, some in records.items()})
     for name, some in records.items():
         with open(name + ".jsonl", "w") as f:
             f.writelines(json.dumps(r) + "\n" for r in some)
+
+
+def compare(cases):
+    """Prints how each case differs, and returns how many do more than they may."""
     failed = 0
-    for name in sys.argv[2:] or CASES:
-        found = differences(CASES[name], name)
+    for name, case in cases.items():
+        found = differences(case, name)
         bad = [key for key, (value, most) in found.items() if not value <= most]
         failed += bool(bad)
         print(f"{'differs' if bad else 'same':8}{name}: " + ", ".join(f"{key} {value:.1e}" for key, (value, _) in found.items() if value), flush=True)
-sys.exit(failed > 0)
+    return failed
+
+
+train, DATA = os.path.abspath(sys.argv[1]), {}
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as work:
+        os.chdir(work)
+        prepare()
+        failed = compare({name: CASES[name] for name in sys.argv[2:] or CASES})
+    sys.exit(failed > 0)
