@@ -110,6 +110,7 @@ func (t *table) shareTensors() map[int32]share {
 	for _, g := range t.ties {
 		t.shareTies(g.nodes, shares)
 	}
+	t.shareRuns(shares)
 	return shares
 }
 
@@ -128,6 +129,28 @@ func (t *table) shareTies(names []int32, shares map[int32]share) {
 		if s, stacked := shares[n]; !stacked && !t.nodes[n].repeated && uses > 1 {
 			s.again = uses - 1
 			shares[n] = s
+		}
+	}
+}
+
+// shareRuns counts the reads of blocks that a token passes several times.
+func (t *table) shareRuns(shares map[int32]share) {
+	root := t.nodes[0].module
+	if root == nil {
+		return
+	}
+	spec, ok := root.Spec.(*meta.CausalLMSpec)
+	if !ok {
+		return
+	}
+	for path, uses := range spec.Uses(root) {
+		i, ok := t.find(path)
+		for c := i + 1; ok && c < t.nodes[i].end; c++ {
+			if t.nodes[c].module == nil {
+				s := shares[c]
+				s.again += uses - 1
+				shares[c] = s
+			}
 		}
 	}
 }
@@ -291,7 +314,7 @@ func (l *load) add(bytes float64, s share) {
 	case s.lookup:
 		l.reads += int64(math.Ceil(bytes * s.of))
 	case s.experts > 0:
-		reads := int64(math.Ceil(bytes * s.of))
+		reads := int64(math.Ceil(bytes*s.of)) * int64(1+s.again)
 		l.reads += reads
 		l.expertBytes, l.expertReads = l.expertBytes+int64(bytes), l.expertReads+reads
 	default:

@@ -40,6 +40,7 @@ func architectures() []architecture {
 		{"dbrx", "DbrxForCausalLM", "transformer", "DbrxBlock", -1, nil, dbrx},
 		{"diffllama", "DiffLlamaForCausalLM", "model", "DiffLlamaDecoderLayer", 1, []int{2}, diffLlama},
 		{"doge", "DogeForCausalLM", "model", "DogeDecoderLayer", -1, nil, doge},
+		{"dory", "DoryForCausalLM", "model", "DoryDecoderLayer", -1, nil, dory},
 		{"dots3_note_text", "Dots3NoteForCausalLM", "model", "Dots3NoteTextDecoderLayer", 151643, []int{151668}, dots3Note},
 		{"emu3_text_model", "", "model", "Emu3DecoderLayer", 151849, []int{151850}, emu3},
 		{"exaone", "LlamaForCausalLM", "model", "LlamaDecoderLayer", 1, []int{361}, exaone},
@@ -85,6 +86,7 @@ func architectures() []architecture {
 func singles() []architecture {
 	return []architecture{
 		{"beam", "BeamForCausalLM", "model", "BeamDecoderLayer", -1, nil, beam},
+		{"hrm_text", "HrmTextForCausalLM", "model", "HrmTextDecoderLayer", -1, nil, hrmText},
 		{"flint", "FlintForCausalLM", "model", "FlintDecoderLayer", -1, nil, flint},
 		{"kolibri1", "Kolibri1ForCausalLM", "model", "Kolibri1DecoderLayer", -1, nil, kolibri1},
 		{"laguna", "LagunaForCausalLM", "model", "LagunaDecoderLayer", -1, nil, laguna},

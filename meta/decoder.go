@@ -118,6 +118,8 @@ type wiring struct {
 	embed      func(*Builder)
 	embedFrom  []TensorSource // of published files; nil means a tensor of the embedding's name
 	headBias   bool
+	headClass  string                 // "" means Linear
+	head       func(*Builder)         // adds to the head; nil for nothing
 	wrapped    bool                   // scale and cap of the logits hold in wrappers too
 	inputs     func(*Builder)         // adds modules to the model after the rotary module
 	rotary     func(*Builder)         // adds the rotary module to the model; nil means the usual one
@@ -189,10 +191,21 @@ func (d *decoder) causalLM(f *fields, b *Builder, w wiring, layer func(b *Builde
 		w.inputs(model)
 	}
 	head := outer.head(embed, d.hidden, cmp.Or(d.outputs, d.vocab), d.tied, spec.Head+".weight")
-	if w.headBias {
-		head.Param("bias", d.vocab)
-	}
+	w.fillHead(head, d.vocab)
 	b.Ignore(path + ".layers.*.self_attn.rotary_emb.inv_freq")
+}
+
+// fillHead adds to the head what its usual class lacks.
+func (w *wiring) fillHead(head *Builder, vocab int) {
+	if w.headBias {
+		head.Param("bias", vocab)
+	}
+	if w.headClass != "" {
+		head.node.Class = w.headClass
+	}
+	if w.head != nil {
+		w.head(head)
+	}
 }
 
 // head adds lm_head, which is the embedding itself if tied is set. names are its names in

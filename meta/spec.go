@@ -62,6 +62,7 @@ type CausalLMSpec struct {
 	// before positions are added. NormProject is applied to the result of Norm, before Head.
 	EmbedProject, NormProject string
 	Layers                    string          // ModuleList of Blocks
+	Runs                      []RunSpec       // the order in which blocks run; nil: each of Layers once
 	Norm                      string          // final norm, "" if none
 	NormScale                 float32         // multiplies the input of Norm; 0 means 1
 	BeforeHead                *BeforeHeadSpec // nil if none
@@ -75,11 +76,15 @@ type CausalLMSpec struct {
 	// embeddings, which all blocks leave unchanged. The blocks have KeepsEmbeddings set.
 	KeepsEmbeddings bool
 	// Carry is how many numbers stand behind the hidden states, in rows of Hidden+Carry channels, which blocks with Carries
-	// hand on to the next: the state of the routers of [RouterSpec]; 0 for none. The first block finds nothing there.
-	Carry int
+	// hand on to the next: the state of the routers of [RouterSpec], or the states that [RunEntrySpec] keeps; 0 for none. The
+	// first block finds the Param [Carry] at the path CarryStart there, which gets no gradient, or nothing.
+	Carry      int
+	CarryStart string
 
 	LogitScale   float32 // multiplies the logits; 0 means 1
 	LogitSoftcap float32 // bounds the logits (Gemma 2); 0 means none
+	// LogitChannels, a Param of Head, multiplies each token's logit; nil for none (Dory).
+	LogitChannels *ChannelScaleSpec
 
 	Vocab, Hidden int // logits of a token, the first rows of Head, and channels of the embeddings and of the input of Head
 	Context       int // tokens that the config allows for a sequence, rope scaling included
@@ -128,6 +133,9 @@ type BlockSpec struct {
 	// AttentionSum and MLPSum, "" for none, name children with four Params [hidden], hidden_states_bias, hidden_states_scale,
 	// residual_bias and residual_scale, which shift and then multiply the two terms of the branch's sum (ZAYA).
 	AttentionSum, MLPSum string
+	// AttentionRate and MLPRate, nil for none, replace the sum x + y of the residual stream and a
+	// branch's result by x + rate·(y - x) for each channel (nGPT).
+	AttentionRate, MLPRate *ChannelScaleSpec
 	// NormedResidual means, in a sequential block, that the result of the norm before a branch
 	// replaces the residual stream. AttentionSkipScale and MLPSkipScale multiply that stream before the
 	// result of the branch is added; 0 means 1 (MiniMax-Text-01).
@@ -253,6 +261,8 @@ type MLPSpec struct {
 	Cutoff float32
 	// GateScale multiplies the result of Gate, and Scale that of Down; 0 means 1.
 	GateScale, Scale float32
+	// GateChannels and UpChannels multiply the channels of Gate and of Up; nil for none.
+	GateChannels, UpChannels *ChannelScaleSpec
 	// ScaleParam names a Param [1] of the MLP that multiplies the result, or is "".
 	ScaleParam string
 }
@@ -451,6 +461,8 @@ type NormSpec struct {
 	Eps    float32
 	Layer  bool    // LayerNorm: subtract the mean of the Dim channels
 	Offset float32 // added to the weight: 1 for Gemma
+	// L2 divides by √(sum of x² + Eps) instead: rows of length 1.
+	L2 bool
 	// Whole means that the checkpoint's weight includes Offset.
 	Whole bool
 

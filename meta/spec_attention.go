@@ -65,7 +65,10 @@ type AttentionSpec struct {
 	Mix          *KeyMixSpec // mixes queries and keys before norms and rope; nil for none
 	// KeyScale, "" for none, is the path of a Param [KVHeads] that multiplies key heads, behind KNorm (ZAYA).
 	KeyScale string
-	OutNorm  string // norm of the heads' outputs together, of Heads·ValueDim channels; or ""
+	// QueryChannels multiplies the channels of queries behind rope, and GateChannels those of
+	// Gate's result; nil for none.
+	QueryChannels, GateChannels *ChannelScaleSpec
+	OutNorm                     string // norm of the heads' outputs together, of Heads·ValueDim channels; or ""
 }
 
 // KeyMixSpec is compressed convolutional attention (ZAYA). With p = the results of Q and then K, side by side, and with the key head of

@@ -39,7 +39,7 @@ train = types.SimpleNamespace(**runpy.run_path(str(here / "make-train-fixtures.p
 base = arch.base
 import packed
 from families import FAMILIES, NARROW, shapes, vary, widen
-from families.reference import MANY_PARTS, is_of_images, is_text_within, step3p5_published, without_idle_experts, without_layers_of_images
+from families.reference import MANY_PARTS, dory_published, is_of_images, is_text_within, step3p5_published, without_idle_experts, without_layers_of_images
 torch.set_num_threads(1)
 
 MARGIN = 1e-3
@@ -55,6 +55,13 @@ def text_of(model):
     for name in ("language_model", "text_model", "model", "decoder"):  # in llama4 the first has the last
         inner = getattr(inner, name, inner)
     return inner
+
+
+def layers_of(model):
+    text = text_of(model)
+    if hasattr(text, "L_module"):
+        return [*text.L_module.layers, *text.H_module.layers]
+    return list(next(getattr(text, name) for name in ("layers", "h", "blocks") if hasattr(text, name)))
 
 
 def is_wrapper(model):
@@ -107,6 +114,8 @@ def as_published(file, config, style):
         tensors = {re.sub(r"^(language_model\.model\.)blocks\.", r"\1layers.", n): t for n, t in tensors.items()}
     elif kind == "qianfan_ocr":  # likewise
         tensors = {re.sub(r"^(language_model\.model\.)encoder\.layers\.", r"\1layers.", n): t for n, t in tensors.items()}
+    elif kind == "dory" and "mlp" in config["layer_types"]:
+        tensors = {dory_published(n): t for n, t in tensors.items()}
     elif kind == "step3p5" and style == "published":
         tensors = {name: t for n, t in tensors.items() for name, t in step3p5_published(n, t)}
     elif kind == "qwen3_vl_moe" and style == "published":
@@ -139,7 +148,7 @@ def is_delta_net(config):
     return any(name in c for name in ("linear_key_head_dim", "linear_head_dim", "linear_attn_config", "short_conv_kernel_size"))
 
 
-SCANS = ("mamba", "falcon_mamba", "jamba", "recurrent_gemma", "zamba", "zamba2")
+SCANS = ("hrm_text", "mamba", "falcon_mamba", "jamba", "recurrent_gemma", "zamba", "zamba2")
 
 
 def in_double(config):
@@ -219,7 +228,7 @@ def search(config, dtype, first, vocab, recurrent):
     globals_of = base.prompt.__wrapped__.__globals__  # of the function within no_grad
     for seed in range(first, first + 60):
         model = build(config, dtype, seed)
-        globals_of["layers_of"] = lambda m: list(next(getattr(text_of(m), name) for name in ("layers", "h", "blocks") if hasattr(text_of(m), name)))
+        globals_of["layers_of"] = layers_of
         ids = torch.randint(3, vocab, (max(LENGTHS),), generator=torch.Generator().manual_seed(seed)).tolist()
         if in_double(config) and not well_conditioned(model, ids, recurrent and is_delta_net(config)):
             continue

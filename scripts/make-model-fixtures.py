@@ -80,6 +80,8 @@ def prompt(model, ids):
     out = model(torch.tensor([ids]), output_hidden_states=True, use_cache=False)
     for h in hooks:
         h.remove()
+    if hasattr(model.config, "H_cycles") or hasattr(model.config, "n_recurrent_loops"):  # whose first block has something else
+        first = [model.base_model.embed_tokens(torch.tensor([ids])) * getattr(model.config, "embedding_scale", 1)]
     last = out.hidden_states[-1][0]
     if out.hidden_states[-1].dim() == 4:  # streams, which the reference gives before their norm
         last = model.base_model(torch.tensor([ids]), use_cache=False).last_hidden_state[0]

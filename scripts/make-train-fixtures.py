@@ -245,6 +245,9 @@ MODELS |= {
         SPARSE, intermediate_size=None, layer_types=["linear_attention", "indexed_attention"], head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4,
         linear_key_head_dim=4, linear_value_head_dim=6, linear_conv_kernel_dim=3, hc_count=2, hc_lowrank=3, indexer_n_heads=8, indexer_kv_heads=1, indexer_head_dim=8, indexer_compress_ratio=2,
         indexer_budget=4, ple_layer_ids=[1], ple_embed_dim=8, ple_conv_kernel_size=3, ngram_size=3, heads_per_ngram=2, ngram_vocab_size_base=20, make_ngram_vocab_size_divisible_by=8, seed=5)),
+    "hrm-text": ("hrm_text", dict(num_hidden_layers=1, head_dim=4, H_cycles=2, L_cycles=2, initializer_range=0.5)),
+    "dory": ("dory", dict(num_hidden_layers=3, head_dim=8, n_input_layers=1, n_recurrent_layers=1, n_output_layers=1, n_recurrent_loops=2, sliding_window=4, initializer_range=0.6,
+                          ngpt_alpha_init=0.3, layer_types=["full_attention", "sliding_attention", "full_attention"])),
     "phimoe": ("phimoe", dict(num_local_experts=4, attention_bias=True, lm_head_bias=True, router_jitter_noise=0.2)),
     "dots3-note": ("dots3_note_text", dict(
         {k: v for k, v in LATENT.items() if k != "rope_parameters"}, n_group=None, topk_group=None, head_dim=16, first_k_dense_replace=None, mlp_layer_types=["dense", "sparse", "sparse"],

@@ -26,6 +26,7 @@ type attention struct {
 	kConv, vConv *residualConv // of keys and values; nil if there is none
 	mix          *keyMix       // nil for none
 	keyScale     *keyScale     // nil for none
+	channels     *channelScale // of queries behind rope; nil for none
 	sinks        param
 	rope, qRope  int // tables of keys and of queries, -1 if there is none
 	qw, kw, vw   int // widths of queries, keys and values
@@ -126,6 +127,9 @@ func (c *compiler) extensions(n Node, a *attention, in int) (err error) {
 		return err
 	}
 	if a.keyScale, err = c.keyScale(n, s); err != nil {
+		return err
+	}
+	if a.channels, err = c.channelScale(n, s.QueryChannels, a.qw); err != nil {
 		return err
 	}
 	a.mix, err = c.keyMix(n, a, in)
@@ -298,6 +302,7 @@ func (a *attention) forward(c *Context, dst, x tensor.Tensor) {
 		}
 	}
 	c.rotate(a.qRope, q, s.HeadDim)
+	a.channels.apply(c, q)
 	if !s.Shared {
 		c.rotate(a.rope, k, s.HeadDim)
 	}
@@ -459,7 +464,7 @@ func (a *attention) scratch(rows int) int {
 		choice = a.indexer.scratch(rows)
 	}
 	n := floats(rows, a.spec.Heads*a.spec.ValueDim) + max(a.gate.scratch(rows), choice) + a.difference.scratch(rows, a.spec) + a.bias.scratch(rows, a.spec) + a.relative.scratch(rows) + max(a.kConv.scratch(rows), a.vConv.scratch(rows)) +
-		max(a.mix.scratch(rows), a.keyScale.scratch(rows, a.spec))
+		max(a.mix.scratch(rows), a.keyScale.scratch(rows, a.spec), a.channels.scratch(rows))
 	if a.spec.Gated {
 		n += 3 * floats(rows, a.qw)
 	}

@@ -39,6 +39,7 @@ type branch struct {
 	replaces    bool          // the result of pre replaces the residual stream
 	conv        *residualConv // after post; nil if there is none
 	sum         *branchSum    // nil for a plain one
+	rate        *channelScale // of the step from the residual stream to the result; nil for a sum
 }
 
 func (c *compiler) block(n Node, in int) (*block, error) {
@@ -261,7 +262,7 @@ func (b *block) together(c *Context, x tensor.Tensor) {
 
 // endsWith reports whether nothing but the block's result reads that of its MLP.
 func (b *block) endsWith(m *mlp) bool {
-	return m.scaled.Param == nil && b.mlp.added == nil && b.mlp.post == nil && b.mlp.conv == nil && b.experts == nil && b.input == nil && b.streams == nil
+	return m.scaled.Param == nil && b.mlp.rate == nil && b.mlp.added == nil && b.mlp.post == nil && b.mlp.conv == nil && b.experts == nil && b.input == nil && b.streams == nil
 }
 
 // addBranch adds the result of a branch for x to x.
@@ -296,6 +297,7 @@ func (b *block) addBranch(c *Context, branch *branch, x tensor.Tensor) {
 	c.tellGuess()
 	branch.keep(c, x)
 	branch.sum.apply(c, x, y)
+	branch.rate.toward(c, x, y)
 	c.add(x, y, branch.scale)
 	if b.normSums && branch.post != nil && c.err == nil {
 		branch.post.forward(c, x, x)
@@ -387,6 +389,7 @@ func (b *branch) scratch(rows int) int {
 	if b.sum != nil {
 		n = max(n, floats(rows, b.body.cols()))
 	}
+	n = max(n, b.rate.scratch(rows))
 	return max(n, b.conv.scratch(rows))
 }
 

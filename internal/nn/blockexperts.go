@@ -134,6 +134,9 @@ func (c *compiler) blockParts(n Node, s *meta.BlockSpec, b *block) (err error) {
 	if err := c.branchSums(n, s, b); err != nil {
 		return err
 	}
+	if err := c.blockRates(n, s, b); err != nil {
+		return err
+	}
 	if b.entry, err = c.entry(n, s, b); err != nil {
 		return err
 	}

@@ -19,6 +19,12 @@ func (c *compiler) causalLM(root *meta.Module) error {
 	if err != nil {
 		return err
 	}
+	if len(s.Runs) > 0 {
+		if err := c.runs(n, s, width); err != nil {
+			return err
+		}
+		return c.headUnit(n, s, width)
+	}
 	layers, err := c.child(n, "layers", s.Layers)
 	if err != nil {
 		return err
@@ -89,7 +95,7 @@ func (c *compiler) embedUnit(n Node, s *meta.CausalLMSpec) (width int, err error
 		}
 		nodes, width = append(nodes, step.altUp.nodes...), step.altUp.width()
 	}
-	if width, err = c.behind(n, s, step, width); err != nil {
+	if width, err = c.behind(n, s, step, width, &nodes); err != nil {
 		return 0, err
 	}
 	if step.sum, err = c.embedSum(n, s.EmbedSum, step.tokens.dim, &nodes); err != nil {
@@ -213,23 +219,9 @@ func (c *compiler) headUnit(n Node, s *meta.CausalLMSpec, width int) error {
 	if s.Vocab > 0 && s.Vocab < c.program.vocab {
 		step.padded, c.program.vocab = true, s.Vocab
 	}
+	step.channels, err = c.channelScale(head, s.LogitChannels, step.head.cols())
 	c.unit(step, append(nodes, head)...)
-	return nil
-}
-
-// finalNorm compiles the norm of all hidden states, times NormScale. The norm of a multiple of a
-// row is the norm of the row with another epsilon.
-func (c *compiler) finalNorm(n Node, s *meta.CausalLMSpec, width int) (*norm, error) {
-	r, err := c.normNamed(n, "final norm", s.Norm, width)
-	if by := orOne(s.NormScale); err == nil && by != 1 {
-		if r == nil || r.each != nil || r.gate != nil {
-			return nil, at(n.Path, "a factor of hidden states without a plain final norm")
-		}
-		scaled := *r.spec
-		scaled.Eps /= by * by
-		r.spec = &scaled
-	}
-	return r, err
+	return err
 }
 
 // orOne returns x, or 1 if x is 0: a spec's default for factors.
@@ -254,6 +246,7 @@ type embedStep struct {
 	streams           int        // number of equal streams of the result; 0 means one
 	sum               *affine    // of the embeddings; nil for none
 	carry             int        // channels behind the embeddings, which blocks hand on
+	start             param      // of these channels; empty if they begin without values
 }
 
 func (s *embedStep) run(c *Context) {
@@ -272,6 +265,11 @@ func (s *embedStep) run(c *Context) {
 		c.backend.Add(embedded, c.in.Noise, 1)
 	}
 	s.sum.apply(c, embedded)
+	if s.start.Param != nil && c.err == nil {
+		carry := c.hidden.Columns(dim, dim+s.carry)
+		c.repeatVector(carry, s.start)
+		c.detach(carry)
+	}
 	if s.project != nil {
 		s.project.forward(c, c.hidden, embedded)
 	}
@@ -322,6 +320,9 @@ func (s *embedStep) scratch(l Limits) int {
 	if s.sum != nil {
 		n = max(n, floats(l.Rows, s.tokens.dim))
 	}
+	if s.start.Param != nil {
+		n = max(n, floats(l.Rows, s.carry))
+	}
 	if s.project != nil {
 		n += floats(l.Rows, s.tokens.dim)
 	}
@@ -330,17 +331,18 @@ func (s *embedStep) scratch(l Limits) int {
 
 // headStep ends a pass with the requested rows.
 type headStep struct {
-	norm    *norm       // nil if there is none
-	project *linear     // applied to the result of the norm; nil if there is none
-	cols    int         // input width of head
-	wide    int         // input width of project
-	before  *beforeHead // nil if there is none
-	head    *linear
-	padded  bool // head has more rows than there are logits
-	scale   float32
-	softcap float32
-	altUp   *altUpEnds // merges several streams; nil if there is one stream
-	streams mixer      // merges several streams; nil if there is one stream
+	norm     *norm       // nil if there is none
+	project  *linear     // applied to the result of the norm; nil if there is none
+	cols     int         // input width of head
+	wide     int         // input width of project
+	before   *beforeHead // nil if there is none
+	head     *linear
+	channels *channelScale // of logits; nil for none
+	padded   bool          // head has more rows than there are logits
+	scale    float32
+	softcap  float32
+	altUp    *altUpEnds // merges several streams; nil if there is one stream
+	streams  mixer      // merges several streams; nil if there is one stream
 }
 
 func (s *headStep) run(c *Context) {
@@ -374,11 +376,13 @@ func (s *headStep) multiply(c scope, logits, x tensor.Tensor) {
 	x = s.before.apply(c, x)
 	if !s.padded {
 		s.head.compute(c, logits, x, 0)
+		s.channels.apply(c.Context, logits)
 		c.arena.used = mark
 		return
 	}
 	all := c.arena.take(x.Rows(), s.head.cols())
 	s.head.compute(c, all, x, 0)
+	s.channels.apply(c.Context, all)
 	if c.err == nil {
 		c.copyRows(logits, all.Columns(0, logits.Cols()))
 	}
@@ -472,6 +476,7 @@ func (s *headStep) scratch(l Limits) int {
 	if s.padded {
 		n += floats(l.Outputs, s.head.cols())
 	}
+	n += s.channels.scratch(l.Outputs)
 	if s.before != nil {
 		n += floats(l.Outputs, s.cols)
 	}

@@ -101,6 +101,7 @@ type Context struct {
 	arena arena
 	// carried are the channels that the current block hands on, see [meta.CausalLMSpec].Carry.
 	carried tensor.Tensor
+	run     run // of the current block
 
 	state   [2]tensor.Tensor // current and next hidden states
 	hidden  tensor.Tensor    // a view of state[0]

@@ -15,8 +15,9 @@ type headGate struct {
 	bias       param // per head, added to all of its channels; empty if there is none
 	act        meta.Activation
 	heads, dim int
-	byHead     bool      // the projection has one value per head instead of per channel
-	ones       []float32 // a column that repeats a head's value for its channels
+	channels   *channelScale // of the projection's result; nil for none
+	byHead     bool          // the projection has one value per head instead of per channel
+	ones       []float32     // a column that repeats a head's value for its channels
 }
 
 // headGate compiles the gate of an attention. It returns nil if there is none.
@@ -41,7 +42,13 @@ func (c *compiler) headGate(n Node, s *meta.AttentionSpec, in int) (g *headGate,
 			return nil, err
 		}
 	}
-	g.linear, err = c.linearNamed(n, "gate", s.Gate, in, width)
+	if g.linear, err = c.linearNamed(n, "gate", s.Gate, in, width); err != nil {
+		return nil, err
+	}
+	if s.GateChannels != nil && s.GateByHead {
+		return nil, at(n.Path, "factors of channels beside gates of a number for each head")
+	}
+	g.channels, err = c.channelScale(n, s.GateChannels, width)
 	return g, err
 }
 
@@ -50,6 +57,7 @@ func (g *headGate) apply(c *Context, x, y tensor.Tensor) tensor.Tensor {
 	gate := c.arena.take(y.Rows(), y.Cols())
 	if !g.byHead {
 		g.linear.forward(c, gate, x)
+		g.channels.apply(c, gate)
 		if g.addBias(c, gate); c.err == nil {
 			c.backend.Gate(gate, gate, y, g.act, 0)
 		}
@@ -94,9 +102,9 @@ func (g *headGate) scratch(rows int) int {
 	case g == nil:
 		return 0
 	case g.bias.Param != nil:
-		return 2*floats(rows, g.heads*g.dim) + floats(rows, g.heads)
+		return 2*floats(rows, g.heads*g.dim) + floats(rows, g.heads) + g.channels.scratch(rows)
 	case !g.byHead:
-		return floats(rows, g.heads*g.dim)
+		return floats(rows, g.heads*g.dim) + g.channels.scratch(rows)
 	}
 	return floats(rows, g.heads*g.dim) + floats(rows, g.heads)
 }

@@ -9,9 +9,9 @@ type layerCache struct {
 	slots []int32        // where the keys and values of the rows are stored
 }
 
-// cacheOf returns the part of a layer, by its index in [Program.KV]. It is valid for one pass.
+// cacheOf returns the part of a layer, by its index in [Program.KV] for the first run of its block. It is valid for one pass.
 func (c *Context) cacheOf(layer int) layerCache {
-	kv := &c.in.KV[layer]
+	kv := &c.in.KV[layer+c.run.offset]
 	group := &c.in.Groups[kv.Group]
 	return layerCache{kv.KV, group.Spans, group.Slots}
 }

@@ -19,8 +19,9 @@ type mlp struct {
 	inner       int
 	// gateScale multiplies the gate before the activation; scale multiplies the result.
 	gateScale, scale float32
-	scaled           param // also multiplies the result; empty if there is none
-	sparse           bool  // small values of the gate are set to 0
+	channels         [2]*channelScale // of gate and up; nil for none
+	scaled           param            // also multiplies the result; empty if there is none
+	sparse           bool             // small values of the gate are set to 0
 	cutoff           float32
 }
 
@@ -79,8 +80,23 @@ func (c *compiler) mlp(n Node, in int) (*mlp, error) {
 		return nil, err
 	}
 	c.keepsGate(s.Act, m.inner)
-	m.down, err = c.linearNamed(n, "down", s.Down, m.inner, 0)
-	return m, err
+	if m.down, err = c.linearNamed(n, "down", s.Down, m.inner, 0); err != nil {
+		return nil, err
+	}
+	return m, m.scaleChannels(c, n, s)
+}
+
+// scaleChannels compiles the factors of the channels of gate and up.
+func (m *mlp) scaleChannels(c *compiler, n Node, s *meta.MLPSpec) (err error) {
+	for i, by := range []*meta.ChannelScaleSpec{s.GateChannels, s.UpChannels} {
+		if by != nil && m.gate == nil {
+			return at(n.Path, "factors of channels without a gate of its own")
+		}
+		if m.channels[i], err = c.channelScale(n, by, m.inner); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *mlp) forward(c *Context, dst, x tensor.Tensor) { m.run(c, dst, x, false) }
@@ -173,6 +189,8 @@ func (m *mlp) close(c scope, dst, gate, up tensor.Tensor) {
 // activated computes the input of the last map from the results of open.
 func (m *mlp) activated(c scope, gate, up tensor.Tensor) tensor.Tensor {
 	c.scale(gate, m.gateScale)
+	m.channels[0].apply(c.Context, gate)
+	m.channels[1].apply(c.Context, up)
 	if m.sparse {
 		if ops := c.alternating(m.path); ops != nil {
 			ops.CutOff(gate, m.cutoff)
@@ -242,6 +260,7 @@ func (m *mlp) scratch(rows int) int {
 	if m.xielu != nil {
 		n += 2 * floats(rows, m.inner)
 	}
+	n += max(m.channels[0].scratch(rows), m.channels[1].scratch(rows))
 	return n
 }
 

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"math"
 	"slices"
 
 	"github.com/heftai/heft/internal/tensor"
@@ -14,8 +15,9 @@ type norm struct {
 	weight, bias param
 	each         []*norm // one per head, if they are separate modules
 	width        int
-	gate         *mlp // of the norm's result; nil if there is none
-	number       int  // number in Program.norms, from 1 on; 0 if it has no weights, or if its rows are not those of the pass
+	factor       float32 // multiplies the result; 0 means 1
+	gate         *mlp    // of the norm's result; nil if there is none
+	number       int     // number in Program.norms, from 1 on; 0 if it has no weights, or if its rows are not those of the pass
 }
 
 // norm compiles a Norm of rows of width in, which must be a multiple of its Dim.
@@ -31,6 +33,11 @@ func (c *compiler) norm(n Node, in int) (*norm, error) {
 		return c.gatedNorm(n, s, in)
 	}
 	r := &norm{path: n.Path, spec: s, width: in}
+	if s.L2 {
+		if err := r.unitLength(n, s); err != nil {
+			return nil, err
+		}
+	}
 	if s.Heads > 0 && s.Each != "" {
 		r.each, err = c.eachNorm(n, s)
 		return r, err
@@ -50,6 +57,17 @@ func (c *compiler) norm(n Node, in int) (*norm, error) {
 	}
 	c.replaceable(r)
 	return r, nil
+}
+
+// unitLength makes r, an RMS norm, divide by the root of the sum of squares instead of their mean.
+func (r *norm) unitLength(n Node, s *meta.NormSpec) error {
+	if s.Layer || s.Heads > 0 || len(n.Module.Params) > 0 {
+		return at(n.Path, "an L2 norm with a mean, weights or heads")
+	}
+	mean := *s
+	mean.Eps /= float32(s.Dim)
+	r.spec, r.factor = &mean, float32(math.Pow(float64(s.Dim), -0.5))
+	return nil
 }
 
 // gatedNorm compiles the norm below n and the gate of its result.
@@ -164,6 +182,7 @@ func (r *norm) apply(c *Context, dst, x tensor.Tensor, o *own) {
 	}
 	if c.err == nil {
 		c.backend.Norm(dst, x, weight, bias, *r.spec)
+		c.scale(dst, orOne(r.factor))
 	}
 }
 
@@ -175,3 +194,18 @@ func (r *norm) scratch(rows int) int {
 }
 
 func (r *norm) cols() int { return r.width }
+
+// finalNorm compiles the norm of all hidden states, times NormScale. The norm of a multiple of a
+// row is the norm of the row with another epsilon.
+func (c *compiler) finalNorm(n Node, s *meta.CausalLMSpec, width int) (*norm, error) {
+	r, err := c.normNamed(n, "final norm", s.Norm, width)
+	if by := orOne(s.NormScale); err == nil && by != 1 {
+		if r == nil || r.each != nil || r.gate != nil {
+			return nil, at(n.Path, "a factor of hidden states without a plain final norm")
+		}
+		scaled := *r.spec
+		scaled.Eps /= by * by
+		r.spec = &scaled
+	}
+	return r, err
+}

@@ -37,9 +37,9 @@ func (c *Context) recurrent(path string) backend.Recurrent {
 	return r
 }
 
-// states returns the states of layer i, from element first on.
+// states returns the states of layer i, by its index for the first run of its block, from element first on.
 func (c *Context) states(i, first int) backend.States {
-	return backend.States{Memory: c.in.States[i], First: first, Spans: c.in.StateSpans}
+	return backend.States{Memory: c.in.States[i+c.run.states], First: first, Spans: c.in.StateSpans}
 }
 
 // A convolution has a kernel per channel.

@@ -92,6 +92,7 @@ type ruleStep struct {
 	rule rule
 	in   int
 	path string
+	turn *run // nil for a block that a pass runs once
 }
 
 func (s *ruleStep) run(c *Context) {
@@ -99,8 +100,10 @@ func (s *ruleStep) run(c *Context) {
 		c.fail("%s: input of shape %v, wanted %d columns", s.path, c.hidden.Shape(), s.in)
 		return
 	}
+	s.turn.begin(c, c.hidden)
 	if b, ok := s.rule.(*block); ok {
 		b.inPlace(c, c.hidden)
+		s.turn.end(c, c.hidden)
 	} else {
 		next := matrix(c.state[1], c.rows, s.rule.cols())
 		s.rule.forward(c, next, c.hidden)
@@ -111,7 +114,7 @@ func (s *ruleStep) run(c *Context) {
 
 func (s *ruleStep) scratch(l Limits) int {
 	if b, ok := s.rule.(*block); ok {
-		return b.tiledScratch(l)
+		return max(b.tiledScratch(l), s.turn.scratch(l))
 	}
 	return s.rule.scratch(l.Rows)
 }

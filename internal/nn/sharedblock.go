@@ -35,8 +35,9 @@ func (c *compiler) embedded(n Node, s *meta.BlockSpec, in int) (b *embedded, err
 	return b, err
 }
 
-// behind returns the width of rows with what stands behind hidden states of the given width.
-func (c *compiler) behind(n Node, s *meta.CausalLMSpec, step *embedStep, width int) (int, error) {
+// behind returns the width of rows with what stands behind hidden states of the given width. It appends
+// the node that has the first of it.
+func (c *compiler) behind(n Node, s *meta.CausalLMSpec, step *embedStep, width int, nodes *[]Node) (int, error) {
 	if s.KeepsEmbeddings {
 		c.program.streamWidth = width / 2
 		c.together("embeddings after hidden states")
@@ -47,7 +48,7 @@ func (c *compiler) behind(n Node, s *meta.CausalLMSpec, step *embedStep, width i
 		}
 		c.together("channels that blocks hand on")
 	}
-	return width + s.Carry, nil
+	return width + s.Carry, c.carryStart(n, s, step, nodes)
 }
 
 func (c *compiler) sharedBlock(n Node, s *meta.SharedBlockSpec, in int) (l *sharedBlock, err error) {

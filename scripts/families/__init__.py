@@ -5,7 +5,7 @@ makers, each with the seeds of the committed fixtures. Modules divide them by th
 makers share, and reference what has to change in transformers' models. vary and widen change the configs and files of
 fresh models further.
 """
-from families import classic, dense, experts, image_wrappers, images, latent, reference, sound, states  # noqa: F401 (reference registers models)
+from families import classic, dense, experts, image_wrappers, images, latent, looped, reference, sound, states  # noqa: F401 (reference registers models)
 
 # The fixtures whose heads are narrow, since wide ones would take the most room: see shapes.Narrow.
 NARROW = """
@@ -16,6 +16,6 @@ mpt-5 mpt-7 nanochat-2 phi-1 phi-3 phimoe-2 phimoe-3 qwen3-5-moe-1 qwen3-next-1 
 """.split()
 
 FAMILIES = {}
-for module in (dense, classic, experts, latent, states, images, image_wrappers, sound):
+for module in (dense, classic, experts, latent, states, looped, images, image_wrappers, sound):
     assert not FAMILIES.keys() & module.MAKERS.keys(), module.__name__
     FAMILIES |= module.MAKERS

@@ -1,4 +1,6 @@
 """Changes of transformers' models: what Heft does not read is removed, and models that transformers lacks are registered."""
+import re
+
 from torch import nn
 from transformers import AutoModelForCausalLM
 from transformers.generation import GenerationMixin
@@ -64,6 +66,13 @@ def step3p5_published(name, t):
         return [(name, t)]
     name = name.replace(".mlp.experts.gate_up_proj", ".moe.")
     return [(name + part + "_proj.weight", half.contiguous()) for part, half in zip(("gate", "up"), t.chunk(2, dim=1))]
+
+
+def dory_published(name):
+    """A tensor's name in published files, where attention and MLP are two layers."""
+    for part, second, theirs in (("self_attn", 0, "mixer"), ("mlp", 1, "mixer"), ("lambda_1", 0, "attn_alpha"), ("lambda_2", 1, "mlp_alpha")):
+        name = re.sub(rf"\.layers\.(\d+)\.{part}\b", lambda m: f".layers.{2 * int(m[1]) + second}.{theirs}", name)
+    return name
 
 
 MANY_PARTS = ("audioflamingo3", "cosmos3_omni", "deepseek_vl_hybrid", "fun_asr_nano", "glmasr", "granite4_vision", "granite_docling", "granite_speech", "granite_speech_plus", "idefics2", "janus",

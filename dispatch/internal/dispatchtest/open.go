@@ -63,8 +63,10 @@ func FiveMaps(skeleton *meta.Model) map[string]devicemap.Map {
 	byBlock := func(first devicemap.Device, others ...devicemap.Device) devicemap.Map {
 		m := devicemap.NewMap(devicemap.Entry{Device: first})
 		spec := skeleton.Root.Spec.(*meta.CausalLMSpec)
-		for i, layer := range skeleton.Root.Find(spec.Layers).Children {
-			m.Set(spec.Layers+"."+layer.Name, others[i%len(others)])
+		for _, list := range spec.Lists() {
+			for i, layer := range skeleton.Root.Find(list).Children {
+				m.Set(list+"."+layer.Name, others[i%len(others)])
+			}
 		}
 		return m
 	}

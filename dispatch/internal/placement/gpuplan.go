@@ -198,7 +198,7 @@ func (p *placer) unitKV(kv *kvRoom) map[string]int64 {
 			config.Layers = append(config.Layers, kv.cache.Layers[l])
 		}
 		if n := config.BytesPerToken(); n > 0 {
-			out[u.Path] = int64(math.Ceil(float64(kv.sequence) * float64(n) / all))
+			out[u.Path] += int64(math.Ceil(float64(kv.sequence) * float64(n) / all))
 		}
 		config.States = nil
 		for _, l := range u.States {

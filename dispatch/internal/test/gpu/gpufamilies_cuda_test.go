@@ -21,7 +21,7 @@ import (
 var leftToTheCPU = reasons(map[string][]string{
 	"biases of distances that depend on the query": {"family-inkling-20", "family-inkling-text-11", "family-inkling-text-24"},
 	"biases of keys":                    {"family-doge-1", "family-doge-5"},
-	"channels that blocks hand on":      {"family-zaya-1", "family-zaya-2"},
+	"channels that blocks hand on":      {"family-dory-2", "family-dory-7", "family-hrm-text-7", "family-zaya-1", "family-zaya-2"},
 	"experts in two stacks":             {"family-jetmoe-1", "family-jetmoe-2"},
 	"gated linear recurrent units":      {"family-recurrent-gemma-1", "family-recurrent-gemma-2"},
 	"hyper-connections":                 {"family-deepseek-v4-1", "family-deepseek-v4-5", "family-hy-v4-6", "family-hy-v4-7", "family-hy-v4-vl-5", "family-qwen4-exp-text-1", "small-deepseek-v4-published"},
