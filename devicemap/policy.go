@@ -208,7 +208,7 @@ func parseMemory(item string) (DeviceMemory, error) {
 // small number without a unit.
 func unitWarning(amount string, size int64) string {
 	if _, err := strconv.Atoi(amount); err == nil && 0 < size && size < 1<<16 {
-		return fmt.Sprintf("a limit of %s is %s bytes: a number without a unit counts bytes, as in Accelerate; write %sGiB for gibibytes", amount, amount, amount)
+		return fmt.Sprintf("the limit is %s: a number without a unit counts bytes, as in Accelerate; write %sGiB for gibibytes", amount, amount)
 	}
 	return bitsWarning(amount, size)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/heftai/heft/internal/cmdline"
+	"github.com/heftai/heft/internal/hub"
 	"github.com/heftai/heft/internal/repl"
 )
 
@@ -37,6 +38,7 @@ type chatCmd struct {
 
 // Run chats until the input ends. Ctrl-C stops the answer in progress.
 func (c *chatCmd) Run(ctx context.Context, k *kong.Context) error {
+	c.readAddress()
 	c.stdin, c.stdout, c.stderr = cmp.Or(c.stdin, os.Stdin), cmp.Or(c.stdout, os.Stdout), cmp.Or(c.stderr, os.Stderr)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -112,6 +114,13 @@ func (c *chatCmd) input() (repl.Input, error) {
 		return nil, err
 	}
 	return repl.NewConsole(c.stdin, c.stderr, "> ", h), nil
+}
+
+// readAddress takes the address of a server in place of a model as --url.
+func (c *chatCmd) readAddress() {
+	if c.URL == "" && c.Model == "" && (strings.HasPrefix(c.M, "http://") || strings.HasPrefix(c.M, "https://")) && hub.FromPage(c.M) == c.M {
+		c.URL, c.M = c.M, ""
+	}
 }
 
 // choose returns the name of the model to chat with: the one that the user names with --url, or the

@@ -42,6 +42,9 @@ func TestChatAnswersAPipe(t *testing.T) {
 			t.Errorf("%s: status %d, %q, want %q: %s", url, status, served, alone, notes)
 		}
 	}
+	if served, notes, status := pipeInto(t, input, "chat", p.url, "--api-key", "secret"); status != 0 || served != alone {
+		t.Errorf("an address in place of a model: status %d, %q, want %q: %s", status, served, alone, notes)
+	}
 	if _, notes, status := pipeInto(t, "Hello", "chat", "--url", p.url); status != 1 || !strings.Contains(notes, "API key") {
 		t.Errorf("without a key: status %d, %q", status, notes)
 	}
@@ -67,6 +70,9 @@ func TestPsShowsModelsAndRequests(t *testing.T) {
 	}
 	if _, notes, status := pipeInto(t, "", "ps", "--url", "ftp://x"); status != 2 || !strings.Contains(notes, `--url: got "ftp://x", want`) { // said net/http's words
 		t.Errorf("ps of another protocol: status %d, %s", status, notes)
+	}
+	if table, notes, status := pipeInto(t, "", "ps", p.url, "--interval", "10ms"); status != 0 || !strings.Contains(table, "heft-demo") {
+		t.Errorf("an address without --url: status %d, %q, %s", status, table, notes)
 	}
 	if _, notes, status := pipeInto(t, "", "ps", "--url", "127.0.0.1:1"); status != 1 || !strings.Contains(notes, "no server answers at http://127.0.0.1:1") {
 		t.Errorf("without a server: status %d, %q", status, notes)

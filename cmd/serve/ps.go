@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 // psCmd is serve ps.
 type psCmd struct {
 	clientFlags
+	Server   string        `arg:"" optional:"" placeholder:"URL" help:"Query this server, as with --url."`
 	URL      string        `name:"url" help:"Query this server (default ${default})." default:"http://127.0.0.1:8000" placeholder:"URL"`
 	Interval time.Duration `help:"Measure rates over this time (default ${default})." default:"1s" placeholder:"D"`
 	JSON     bool          `name:"json" help:"Print one JSON object."`
@@ -81,7 +83,7 @@ func (c *psCmd) Run(ctx context.Context, out cmdline.Output) error {
 	if c.Interval <= 0 {
 		return cmdline.Misusef("--interval: got %v, want more than 0s", c.Interval)
 	}
-	client, err := c.client(c.URL)
+	client, err := c.client(cmp.Or(c.Server, c.URL))
 	if err != nil {
 		return err
 	}

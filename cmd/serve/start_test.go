@@ -45,6 +45,7 @@ func TestAnUnknownCommandIsNotTakenForAModel(t *testing.T) {
 	for args, says := range map[string]string{
 		"plna":       "did you mean plan?",
 		"lst":        "did you mean list?",
+		"hlep":       "did you mean help?",
 		"frobnicate": "the commands are run, chat, batch, ps, plan",
 	} {
 		if _, stderr := command(t, 2, args); !strings.Contains(stderr, `unknown command "`+args+`"`) || !strings.Contains(stderr, says) {

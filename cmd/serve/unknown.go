@@ -30,6 +30,9 @@ func unknownCommand(word string, commands []*kong.Node) error {
 			}
 		}
 	}
+	if d := spelling.Distance(word, "help", distance); d < distance {
+		closest = "help"
+	}
 	advice := "the commands are " + strings.Join(names, ", ")
 	if closest != "" {
 		advice = "did you mean " + closest + "?"
