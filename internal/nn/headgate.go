@@ -29,6 +29,9 @@ func (c *compiler) headGate(n Node, s *meta.AttentionSpec, in int) (g *headGate,
 	if g.act == meta.ActNone {
 		g.act = meta.ActSigmoid
 	}
+	if s.GateByHead || s.GateBias != "" {
+		c.spreads(g.heads, g.dim)
+	}
 	width := s.Heads * s.ValueDim
 	if s.GateByHead {
 		width = s.Heads
@@ -89,11 +92,20 @@ func (g *headGate) addBias(c *Context, gate tensor.Tensor) {
 	c.arena.used = mark
 }
 
-// spread repeats the value of each head for its channels, len(ones) of them, by a product with a
-// column of ones.
+// spreadValues is the largest number of values that a product of spread multiplies: the memory of
+// products grows with it.
+const spreadValues = 4096
+
+// spread repeats the value of each head for its channels, len(ones) of them, by products with a
+// column of ones. The compiler must know of it (spreads).
 func (c *Context) spread(dst, byHead tensor.Tensor, ones []float32) {
 	n, dim := byHead.Rows()*byHead.Cols(), len(ones)
-	c.backend.Linear(matrix(dst, n, dim), matrix(byHead, n, 1), backend.Matrix{Tensor: tensor.Floats(ones, dim, 1)}, tensor.Tensor{})
+	to, from := matrix(dst, n, dim), matrix(byHead, n, 1)
+	column := backend.Matrix{Tensor: tensor.Floats(ones, dim, 1)}
+	for i := 0; i < n; i += spreadValues {
+		end := min(i+spreadValues, n)
+		c.backend.Linear(to.Slice(i, end), from.Slice(i, end), column, tensor.Tensor{})
+	}
 }
 
 // scratch returns the scratch memory of a gate, which may be nil.

@@ -31,6 +31,8 @@ func (c *compiler) headScale(n Node, name string, heads, dim int) (*headScale, e
 		return nil, err
 	}
 	s := &headScale{heads: heads, dim: dim, ones: slices.Repeat([]float32{1}, dim)}
+	c.spreads(heads, dim)
+	c.spreads(1, heads)
 	if s.scale, err = c.param(child, "scale", heads); err != nil {
 		return nil, err
 	}

@@ -41,6 +41,7 @@ func (c *compiler) keyMix(n Node, a *attention, in int) (*keyMix, error) {
 	if err = c.groupedConv(n, r, width); err != nil {
 		return nil, err
 	}
+	c.spreads(width, 2)
 	held := (s.Kernel - 1) * width
 	r.shift, r.vShift = c.shift(n, s.State, width), c.shift(n, s.State, a.vw/2)
 	r.shift.first, r.vShift.first = held, held+width

@@ -29,6 +29,7 @@ func (c *compiler) keyScale(n Node, s *meta.AttentionSpec) (*keyScale, error) {
 		return nil, at(n.Path, "numbers of key heads with norms behind rope or keys of an earlier layer")
 	}
 	r := &keyScale{dim: s.HeadDim, ones: slices.Repeat([]float32{1}, s.HeadDim)}
+	c.spreads(s.KVHeads, s.HeadDim)
 	r.of, err = c.param(child, s.KeyScale[last+1:], s.KVHeads)
 	return r, err
 }

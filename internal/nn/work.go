@@ -23,10 +23,22 @@ type mapped struct {
 // asked is what a program's rules require of a backend, without the limits of a pass.
 type asked struct {
 	maps      []mapped
+	spreads   []spread
 	attention []backend.AttentionWork
 	columns   int
 	vector    int
 	taps      int
+}
+
+// A spread is a product of values in float32, perRow of them in each row, with a column of dim
+// numbers.
+type spread struct{ perRow, dim int }
+
+// spreads records a spread.
+func (c *compiler) spreads(perRow, dim int) {
+	if s := (spread{perRow, dim}); !slices.Contains(c.program.asked.spreads, s) {
+		c.program.asked.spreads = append(c.program.asked.spreads, s)
+	}
 }
 
 // multiplies records a linear layer that passes apply as a whole.
@@ -151,6 +163,11 @@ func (d *Demand) Within(l Limits, context int, kv meta.DType) backend.Work {
 			product.Together = max(tokens, lotRows(l.Rows, m.topK))
 		}
 		w.Products = append(w.Products, product)
+	}
+	for _, s := range asked.spreads {
+		column := backend.Matrix{Tensor: tensor.Tensor{DType: meta.Float32, Rank: 2, Dims: [tensor.MaxRank]int{s.dim, 1}}}
+		tokens := min(s.perRow*l.Rows, spreadValues)
+		w.Products = append(w.Products, backend.ProductWork{Weight: column, Tokens: tokens, Together: tokens})
 	}
 	for _, a := range asked.attention {
 		a.Context, a.Tokens = context, l.Rows
