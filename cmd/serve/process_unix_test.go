@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -83,29 +84,34 @@ func TestAQueueOfNoneRejects(t *testing.T) {
 	}
 }
 
-// TestAClosedLogDoesNotEndTheServer: the program that reads the log ends, as with serve 2>&1 | head.
-// The first line of the log after that ended the server, and with it all running requests.
-func TestAClosedLogDoesNotEndTheServer(t *testing.T) {
+// startUnread runs serve, and reads its log up to the line that says where it listens.
+func startUnread(t *testing.T) (cmd *exec.Cmd, stderr io.ReadCloser, url string) {
+	t.Helper()
 	executable, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), longest)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, executable, underTest, "--port", "0")
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
+	t.Cleanup(cancel)
+	cmd = exec.CommandContext(ctx, executable, underTest, "--port", "0")
+	if stderr, err = cmd.StderrPipe(); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	url := ""
 	for s := bufio.NewScanner(stderr); url == "" && s.Scan(); {
 		if m := address.FindStringSubmatch(s.Text()); m != nil {
 			url = m[1]
 		}
 	}
+	return cmd, stderr, url
+}
+
+// TestAClosedLogDoesNotEndTheServer: the program that reads the log ends, as with serve 2>&1 | head.
+// The first line of the log after that ended the server, and with it all running requests.
+func TestAClosedLogDoesNotEndTheServer(t *testing.T) {
+	cmd, stderr, url := startUnread(t)
 	stderr.Close()
 	for range 3 { // each writes a line of the log
 		answer, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":[5],"max_tokens":1}`))
@@ -128,26 +134,7 @@ func TestAClosedLogDoesNotEndTheServer(t *testing.T) {
 // TestALogThatIsNotReadDoesNotBlockTheServer: the program that reads the log stops, as with serve 2>&1 | sleep 1000.
 // When the pipe was full, all requests stopped, and SIGTERM did not end the server.
 func TestALogThatIsNotReadDoesNotBlockTheServer(t *testing.T) {
-	executable, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), longest)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, executable, underTest, "--port", "0")
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	url := ""
-	for s := bufio.NewScanner(stderr); url == "" && s.Scan(); {
-		if m := address.FindStringSubmatch(s.Text()); m != nil {
-			url = m[1]
-		}
-	}
+	cmd, _, url := startUnread(t)
 	client := &http.Client{Timeout: time.Minute}
 	path := url + "/missing/" + strings.Repeat("x", 1000)
 	for range 2000 { // each writes more than 1 KiB: the pipe and the buffer are full

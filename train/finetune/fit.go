@@ -162,7 +162,7 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], f losing[B], collate da
 		SaveSteps: s.SaveSteps, SaveTotalLimit: s.SaveTotalLimit, Resume: s.Resume == "auto",
 		LoadBestAtEnd: s.LoadBest, MetricForBest: s.ranking(), GreaterIsBetter: s.GreaterIsBetter,
 	}
-	if s.Resume != "auto" && s.Resume != "never" {
+	if s.resumesDir() {
 		c.Arguments.ResumeFrom, c.Arguments.OwnOptions = s.Resume, true
 	}
 	if s.LoRA == "" {

@@ -63,9 +63,12 @@ func (c *job) savesEvaluations() bool {
 	return c.SaveSteps == 0 && c.EvalSteps == 0 || c.SaveSteps > 0 && c.EvalSteps > 0 && c.SaveSteps%c.EvalSteps == 0
 }
 
+// resumesDir reports whether --resume names a checkpoint.
+func (c *job) resumesDir() bool { return c.Resume != "auto" && c.Resume != "never" }
+
 // checkResume returns an error with a way out if --resume names a folder without a checkpoint.
 func (c *job) checkResume() error {
-	if c.Resume == "auto" || c.Resume == "never" {
+	if !c.resumesDir() {
 		return nil
 	}
 	_, err := os.Stat(filepath.Join(c.Resume, "trainer_state.json"))

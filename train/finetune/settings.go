@@ -126,7 +126,7 @@ func (j *job) settle(goesOn bool) error {
 	if goesOn {
 		return j.sameSettings(now)
 	}
-	if j.Resume != "auto" && j.Resume != "never" {
+	if j.resumesDir() {
 		changed, err := changedSettings(filepath.Dir(filepath.Clean(j.Resume)), now)
 		if err != nil {
 			return err

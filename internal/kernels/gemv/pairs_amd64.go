@@ -45,7 +45,7 @@ const (
 // mulInPieces computes the products of 8, 6 or 4 tokens at a time, and returns the number of
 // tokens that it computed.
 func mulInPieces(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) (done int) {
-	for _, tile := range [...]int{8, 6, leastInPieces} {
+	for _, tile := range [...]int{mostPairTokens, 6, leastInPieces} {
 		for ; tokens-done >= tile; done += tile {
 			mulTokensInPieces(mat.Floats{V: y.V[done*y.Stride:], Stride: y.Stride}, w, mat.Pairs{V: x.V[done*x.Stride:], Stride: x.Stride}, rows, tile, n)
 		}
@@ -56,7 +56,7 @@ func mulInPieces(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) 
 // mulTokensInPieces multiplies a dozen rows at a time, piece after piece. It prefetches their
 // next piece meanwhile, and the first piece of the next rows at the end.
 func mulTokensInPieces(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n int) {
-	var sums [pieceRows * 8 * sumLanes]float32
+	var sums [pieceRows * mostPairTokens * sumLanes]float32
 	columns := mat.CeilDiv(mat.CeilDiv(n, max(1, mat.CeilDiv(n, pieceColumns))), 32) * 32
 	for r := 0; r < rows; r += pieceRows {
 		group := min(pieceRows, rows-r)
@@ -76,7 +76,7 @@ func mulTokensInPieces(y mat.Floats, w mat.Weights, x mat.Pairs, rows, tokens, n
 //go:noinline
 func addPiece(w unsafe.Pointer, ws int, x unsafe.Pointer, xs int, sums unsafe.Pointer, n, rows, tokens, ahead int) {
 	switch tokens {
-	case 8:
+	case mostPairTokens:
 		avx512bf16Pieces8(w, int64(ws), x, int64(4*xs), sums, int64(n), int64(rows), int64(ahead))
 	case 6:
 		avx512bf16Pieces6(w, int64(ws), x, int64(4*xs), sums, int64(n), int64(rows), int64(ahead))
