@@ -214,10 +214,10 @@ func (s *service) handler(m *generate.Model, ds dialects) http.Handler {
 	return r
 }
 
-// ofRequests subtracts from n bytes the shares of connections without a request and of data that is
-// stored in memory.
+// ofRequests subtracts from n bytes the memory of connections without a request, and the share of
+// data that is stored in memory.
 func (s *service) ofRequests(n int64) int64 {
-	rest := n - n/connectionShare
+	rest := n - n/connectionShare - silentConnections*silentBytes
 	if s.Store == nil {
 		rest -= n / storeShare
 	}

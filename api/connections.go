@@ -22,6 +22,13 @@ const (
 	connectionShare = 16
 	// fewConnections is the minimum number of connections that may wait for a request.
 	fewConnections = 64
+	// silentConnections is the maximum number of connections whose request has not arrived. They wait
+	// in the backlog and are not counted here. Each takes silentBytes of memory, which the memory for
+	// requests pays.
+	silentConnections, silentBytes = 512, 3 << 10
+	// silentGrace is the minimum time that a client has to send its request after it has connected.
+	// It need not allow for a slow server, which looks for a request before it closes a connection.
+	silentGrace = 100 * time.Millisecond
 	// warnConnections: below this limit of connections the server warns at its start.
 	warnConnections = 256
 	// grace is the time that a connection may wait for a request before it may be closed to make

@@ -14,9 +14,9 @@ import (
 // together within the plan's memory for requests.
 func TestStoredResponsesTakeAShareOfTheRequestsMemory(t *testing.T) {
 	m, _, _ := generatetest.Demo(t, engine.Options{})
-	const n = 1 << 24
+	const n, connections = 1 << 24, 1<<24/connectionShare + silentConnections*silentBytes
 	inMemory := newService(m, Options{Models: []*generate.Model{}})
-	if got := inMemory.ofRequests(n) + n/connectionShare + n/storeShare; got != n {
+	if got := inMemory.ofRequests(n) + connections + n/storeShare; got != n {
 		t.Errorf("the shares of %d are %d together", n, got)
 	}
 	kept := inMemory.kept(m)
@@ -31,7 +31,7 @@ func TestStoredResponsesTakeAShareOfTheRequestsMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	onDisk := newService(m, Options{Store: dir})
-	if got := onDisk.ofRequests(n) + n/connectionShare; got != n || onDisk.kept(m) != dir {
+	if got := onDisk.ofRequests(n) + connections; got != n || onDisk.kept(m) != dir {
 		t.Errorf("with a store on disk the shares of %d are %d together", n, got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/dispatch"
+	"github.com/heftai/heft/internal/backlog"
 	"github.com/heftai/heft/internal/topology"
 )
 
@@ -26,6 +27,20 @@ func NewServer(m *generate.Model, o Options) *http.Server {
 	c := newConnections(newService(m, o).Requests.Bytes, topology.FreeDescriptors())
 	return &http.Server{Handler: c.handler(New(m, o)), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: t.Header, IdleTimeout: t.Idle,
 		BaseContext: noteListener, ConnContext: withConnection, ConnState: c.note}
+}
+
+// Backlog returns a listener that accepts the connections of l when their request has arrived. So
+// connections that send nothing, or half a request, use little memory and do not delay others. It
+// needs Linux and a TCP listener; otherwise it returns l. For HTTPS, pass its result to ServeTLS of
+// s.
+func Backlog(l net.Listener, s *http.Server) net.Listener {
+	most := min(silentConnections, max(topology.FreeDescriptors()/8, 1))
+	held, err := backlog.Listen(l, backlog.Limits{Most: most, Grace: silentGrace, Patience: s.ReadHeaderTimeout})
+	if err != nil {
+		slog.Warn("connections that send nothing may delay others", "reason", err)
+		return l
+	}
+	return held
 }
 
 // Serve serves m on l until ctx ends. It answers requests at once. Unless o.Lazy is set, it reads
@@ -49,7 +64,7 @@ func Serve(ctx context.Context, l net.Listener, m *generate.Model, o Options) er
 	}
 	s := NewServer(m, o)
 	failed := make(chan error, 1)
-	go func() { failed <- s.Serve(l) }()
+	go func() { failed <- s.Serve(Backlog(l, s)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("api: serve: %w", err)

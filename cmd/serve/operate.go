@@ -66,8 +66,10 @@ func (f *operateFlags) scheme() string {
 	return "http://"
 }
 
-// serve is like server.Serve, with TLS if there is a certificate.
+// serve is like server.Serve, with TLS if there is a certificate. Connections wait in a backlog
+// until their request arrives.
 func (f *operateFlags) serve(server *http.Server, l net.Listener) error {
+	l = api.Backlog(l, server)
 	if f.certificate == nil {
 		return server.Serve(l)
 	}

@@ -66,6 +66,7 @@ var allowed = map[string][]string{
 	"devicemap":                    {"meta", "internal/spelling"},
 	"internal/spelling":            {},
 	"internal/errtext":             {},
+	"internal/backlog":             {}, // connections whose request has not arrived
 	"internal/logbuffer":           {}, // a log that does not block its program
 	"internal/inuse":               {}, // which engine uses a model: closing the model ends it first
 	"internal/filelock":            {},
@@ -136,7 +137,7 @@ var allowed = map[string][]string{
 	"api/messages":                {"api/wire", "api/generate", "api/internal/foreign", "api/internal/settings", "text"},
 	"api/ollama":                  {"api/wire", "api/generate", "api/internal/settings", "meta", "text"}, // meta: what lists show of a model
 	"api/keys":                    {"api/wire", "api/internal/reload", "internal/smallfile"},
-	"api":                         {"api/wire", "api/internal/reload", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/engine", "internal/engine/holder", "internal/smallfile", "internal/spelling", "internal/topology"}, // smallfile: certificates; spelling: misspelled paths; topology: how many files may be open
+	"api":                         {"api/wire", "api/internal/reload", "api/internal/schema", "api/batches", "api/generate", "api/keys", "api/messages", "api/ollama", "api/openai", "api/responses", "api/store", "devicemap", "dispatch", "internal/backlog", "internal/engine", "internal/engine/holder", "internal/smallfile", "internal/spelling", "internal/topology"}, // smallfile: certificates; spelling: misspelled paths; topology: how many files may be open
 	"cmd/serve":                   {"*"},
 	"cmd/train":                   {"*"},
 	"internal/cmdline":            {"internal/errtext", "internal/spelling"},                                                                                                         // shared code of the commands
@@ -204,7 +205,7 @@ var homes = map[string][]string{
 	"github.com/go-chi/chi":             {"api"},
 	"github.com/nlpodyssey/safetensors": {"loader"},
 	"golang.org/x/exp/mmap":             {"loader"},
-	"golang.org/x/sys/unix":             {"internal/hostmem", "internal/kernels", "internal/topology"},
+	"golang.org/x/sys/unix":             {"internal/backlog", "internal/hostmem", "internal/kernels", "internal/topology"},
 	"gorgonia.org/cu":                   {"internal/backend/cuda"},
 	"github.com/alecthomas/kong":        {"cmd", "internal/cmdline", "internal/cmdline/doctest"},
 	"github.com/prometheus":             {"api"},
