@@ -72,7 +72,7 @@ type Options struct {
 	// ToolCallParser and ReasoningParser name the notations of tool calls and reasoning; see
 	// [text.Chat.WithParsers]. If they are "", they are derived from the chat template.
 	ToolCallParser, ReasoningParser string
-	// MaxBatch is the maximum number of running sequences; 0 means 16. MaxQueue is the maximum
+	// MaxBatch is the maximum number of running sequences; 0 means 64. MaxQueue is the maximum
 	// number of sequences that wait in addition; 0 means 1024, a negative value none. A request
 	// that exceeds both fails with kind Overloaded.
 	MaxBatch, MaxQueue int

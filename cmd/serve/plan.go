@@ -105,8 +105,7 @@ func (c *planCmd) addRouting(skeleton *meta.Model, o *dispatch.Options) (curve [
 // plan plans the model. With --draft self it includes the self-draft, unless that is not expected
 // to pay off.
 func (c *planCmd) plan(planner *dispatch.Planner, o dispatch.Options) (devicemap.Plan, dispatch.Options, *dispatch.SelfDraft, error) {
-	plan, alone, _, err := c.planSequences(planner, o)
-	o.MaxSequences = alone.MaxSequences
+	plan, alone, err := planner.Plan(o)
 	limit := plan.Device(devicemap.CPU).LimitBytes
 	if c.Draft != "" && c.Draft != "self" {
 		plan.Warnings = append(plan.Warnings, "--draft "+c.Draft+" is not planned: it takes memory that the plan gives to the model")

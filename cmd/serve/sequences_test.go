@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -9,28 +10,39 @@ import (
 	"github.com/heftai/heft/meta"
 )
 
-// TestStreamedWeightsServeMoreSequences: without --max-batch a model that streams runs more sequences than one in
-// memory, and --max-batch decides otherwise.
-func TestStreamedWeightsServeMoreSequences(t *testing.T) {
-	config, err := meta.ReadConfigFile(filepath.Join("..", "..", "dispatch", "testdata", "shapes", "dense-1b.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	skeleton, err := meta.New(config, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		limit   int64
-		flag    int
-		want    int
-		streams bool
-	}{{64 << 30, 0, usualSequences, false}, {1 << 30, 0, streamedSequences, true}, {1 << 30, 3, 3, false}} {
-		f := sizeFlags{MaxBatch: c.flag}
-		o := dispatch.Options{Serving: true, Threads: 1, MaxMemory: []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(c.limit)}}}
-		_, planned, streams, err := f.planSequences(dispatch.NewPlanner(skeleton), o)
-		if n := planned.MaxSequences; err != nil || n != c.want || streams != c.streams {
-			t.Errorf("%d bytes, --max-batch %d: %d sequences, streams %v, %v; want %d, %v", c.limit, c.flag, n, streams, err, c.want, c.streams)
+// TestSequencesTakeNoMemoryFromWeights: without --max-batch a server runs 64 sequences. It ran 16 if all weights
+// were in memory. The plan has as many weights in memory as for one sequence.
+func TestSequencesTakeNoMemoryFromWeights(t *testing.T) {
+	for _, shape := range []string{"dense-1b", "moe-1b"} {
+		config, err := meta.ReadConfigFile(filepath.Join("..", "..", "dispatch", "testdata", "shapes", shape+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		skeleton, err := meta.New(config, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		planner := dispatch.NewPlanner(skeleton)
+		for _, limit := range []int64{300 << 20, 1 << 30, 64 << 30} {
+			var weights []int64
+			for _, flag := range []int{0, 1} {
+				o, err := (&sizeFlags{MaxBatch: flag, Threads: 1, Compress: "none"}).options()
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.MaxMemory = []devicemap.DeviceMemory{{Device: devicemap.CPU, Bytes: float64(limit)}}
+				plan, planned, err := planner.Plan(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := max(flag, 64*(1-flag)); planned.MaxSequences != want {
+					t.Errorf("--max-batch %d: %d sequences, want %d", flag, planned.MaxSequences, want)
+				}
+				weights = append(weights, plan.DiskBytesPerToken, plan.Device(devicemap.CPU).WeightsBytes)
+			}
+			if fmt.Sprint(weights[:2]) != fmt.Sprint(weights[2:]) {
+				t.Errorf("%s, %d bytes: bytes from the disk and in memory %d with 64 sequences, %d with one", shape, limit, weights[:2], weights[2:])
+			}
 		}
 	}
 }

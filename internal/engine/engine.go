@@ -13,7 +13,7 @@ import (
 
 // Options are the limits of an Engine. The zero value of each field means its default.
 type Options struct {
-	MaxBatch       int  // maximum number of running choices; 0 means 16, at most the model's limit
+	MaxBatch       int  // maximum number of running choices; 0 means 64 or MaxBatchTokens, whichever is less; at most the model's limit
 	MaxBatchTokens int  // tokens per step, at least MaxBatch; 0 means the model's limit, or 2048 if it has none
 	ChunkTokens    int  // prompt tokens of a step in which others decode; 0 means 512, or no limit if the model amortises
 	MaxLogitRows   int  // rows of logits per step, at least MaxBatch; 0 means 64, at most the model's limit
@@ -43,7 +43,7 @@ func (o Options) withDefaults(most Limits) Options {
 			*v = d
 		}
 	}
-	set(&o.MaxBatch, 16)
+	set(&o.MaxBatch, min(64, orAny(o.MaxBatchTokens)))
 	set(&o.MaxBatchTokens, most.Tokens)
 	set(&o.MaxBatchTokens, 2048)
 	if most.Streaming {
