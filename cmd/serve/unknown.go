@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -18,20 +20,21 @@ func isWord(m string) bool {
 // unknownCommand returns the error for a word that is neither a command nor a model.
 func unknownCommand(word string, commands []*kong.Node) error {
 	names := make([]string, 0, len(commands))
-	closest, distance := "", 3 // three or more edits are not a misspelling
+	meant := map[string]string{"help": "help"} // the command of each name
 	for _, c := range commands {
 		if c.Hidden {
 			continue
 		}
 		names = append(names, c.Name)
 		for _, name := range append([]string{c.Name}, c.Aliases...) {
-			if d := spelling.Distance(word, name, distance); d < distance {
-				closest, distance = c.Name, d
-			}
+			meant[name] = c.Name
 		}
 	}
-	if d := spelling.Distance(word, "help", distance); d < distance {
-		closest = "help"
+	closest, distance := "", 3 // three or more edits are not a misspelling
+	for _, name := range slices.Sorted(maps.Keys(meant)) {
+		if d := spelling.Distance(word, name, distance); d < distance {
+			closest, distance = meant[name], d
+		}
 	}
 	advice := "the commands are " + strings.Join(names, ", ")
 	if closest != "" {
