@@ -24,7 +24,7 @@ func TestMessagesModels(t *testing.T) {
 	s := serveWith(t, api.Options{Models: list})
 	get := func(path string) (int, string) { return s.anthropic("GET", path, "") }
 	card := func(id string) string {
-		return fmt.Sprintf(`{"type":"model","id":%q,"display_name":%[1]q,"created_at":"2023-11-14T22:13:20Z"}`, id)
+		return fmt.Sprintf(`{"type":"model","id":%q,"display_name":%[1]q,"created_at":"2023-11-14T22:13:20Z","lifecycle":"active","max_input_tokens":%d}`, id, list[0].Limit())
 	}
 	for path, want := range map[string]string{
 		"/v1/models":                     `{"data":[` + card("org/a") + "," + card("b") + "," + card("c") + `],"has_more":false,"first_id":"org/a","last_id":"c"}`,

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the client matrix: well-known clients, each at a pinned version, against the tiny model that calls a tool. Prints
 # a table of chat, stream, tool loop, structured output, responses, errors and usage; every cell must pass, or be out of
-# scope with a reason (scripts/clients). Checks custom tools with the openai client, too.
+# scope with a reason (scripts/clients). Checks custom tools with the openai client, and the fields of all answers
+# against the types of the Python clients.
 #   scripts/check-clients.sh [SERVE_BINARY]
 # Needs Go and python3 with venv. Node comes from PyPI. Installs into HEFT_CI_TOOLS. HEFT_CLIENTS=NAME,... runs some only.
 set -euo pipefail
@@ -29,4 +30,5 @@ scripts/check-tool-loop.sh "${1:-}" bash -c '
 	HEFT_CLIENTS=${HEFT_CLIENTS:-$openai2} "$HEFT_CLIENT_TOOLS/venv-openai2/bin/python" scripts/clients/matrix.py run "$HEFT_CELLS"
 	"$HEFT_CLIENT_TOOLS/venv/bin/node" scripts/clients/matrix.mjs "$HEFT_CELLS"
 	[ -n "${HEFT_CLIENTS:-}" ] || "$HEFT_CLIENT_TOOLS/venv/bin/python" scripts/check_custom_tools.py
+	[ -n "${HEFT_CLIENTS:-}" ] || "$HEFT_CLIENT_TOOLS/venv/bin/python" scripts/check_answer_types.py
 	python3 scripts/clients/matrix.py table "$HEFT_CELLS"'

@@ -124,7 +124,7 @@ class Server:
         self.log = open(log, "w", encoding="utf-8")
         self.key = key
         self.process = subprocess.Popen(
-            [binary, "--model", str(folder), "--port", "0"], stderr=self.log, stdout=self.log, env=os.environ | {"HEFT_API_KEY": key})
+            [binary, "--model", str(folder), "--port", "0", "--store", f"{folder}-store"], stderr=self.log, stdout=self.log, env=os.environ | {"HEFT_API_KEY": key})
         self.url = None
         deadline = time.time() + 60
         while self.url is None:

@@ -24,10 +24,17 @@ type modelCard struct {
 	ID      string `json:"id"`
 	Name    string `json:"display_name"`
 	Created string `json:"created_at"`
+	Stage   string `json:"lifecycle"` // active
+	// MaxInput is the context length. It is omitted while it is unknown, before the model is loaded.
+	MaxInput int `json:"max_input_tokens,omitzero"`
 }
 
 func card(k *generate.Known) modelCard {
-	return modelCard{"model", k.Name, k.Name, k.Created.UTC().Format(time.RFC3339)}
+	c := modelCard{Type: "model", ID: k.Name, Name: k.Name, Created: k.Created.UTC().Format(time.RFC3339), Stage: "active"}
+	if k.Model != nil {
+		c.MaxInput = k.Model.Limit()
+	}
+	return c
 }
 
 // Bounds of the limit of a list of models.
