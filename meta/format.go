@@ -99,6 +99,11 @@ const (
 	QuantMXFP4Packed
 	// QuantInt8Packed is QuantInt4Packed with integers of 8 bits, four in an int32; without zeros they are 128.
 	QuantInt8Packed
+	// QuantGPTQ2 is QuantGPTQ with 2-bit integers, 16 in an int32. QuantGPTQ3 has 3-bit integers,
+	// 32 in three int32 of [3·inputs/32, outputs], one bit after another, lowest first. Zeros are
+	// packed along the outputs likewise; see [Quant.ZeroWords].
+	QuantGPTQ2
+	QuantGPTQ3
 	quantFormats
 )
 
@@ -136,6 +141,8 @@ type Format struct {
 	powers bool
 	// zeroBias returns the number that is added to stored zeros.
 	zeroBias func(c *quantised) int
+	// zeroWords returns the numbers that are added to stored words of zeros.
+	zeroWords func(c *quantised) [3]uint32
 	// weights reports whether a published config of this format quantises a weight that it does
 	// not exclude. It is used if there is no header.
 	weights func(w weightPlace) bool
@@ -154,12 +161,13 @@ const (
 	OutputsFirst               // [outputs, inputs]
 )
 
-// Packed says how a tensor holds a matrix: one entry of the tensor holds Rows × Columns elements.
-// If Bytes is set, the tensor has an additional last dimension of that size.
+// Packed says how a tensor holds a matrix: one entry of the tensor holds Rows × Columns elements,
+// or Words entries below each other do, if Words is set. If Bytes is set, the tensor has an additional last dimension of that size.
 type Packed struct {
 	Suffix        string
 	DTypes        []DType
 	Rows, Columns int
+	Words         int
 	Bytes         int
 	// Flat reports that the tensor has the codes of all rows in one list, [entries, 1].
 	Flat bool
@@ -331,6 +339,8 @@ var formats = [quantFormats]Format{
 		Index:  Companion{Suffix: "_g_idx", DTypes: []DType{Int32}, Optional: true, size: perColumn},
 		group:  (*quantised).blockOrAll, weights: weightPlace.linearOrExperts, unread: ofActivations,
 	},
+	QuantGPTQ2: fewBits("gptq 2 bits", 16, 1, sixteenths, (*quantised).zeroWords2),
+	QuantGPTQ3: fewBits("gptq 3 bits", 32, 3, thirds, (*quantised).zeroWords3),
 }
 
 // ScaleSuffix ends the name of the scale of a whole matrix of blocks, behind the name of the
@@ -385,6 +395,9 @@ func (f QuantFormat) Usual(rows, columns int) Quant {
 	if row.zeroBias != nil {
 		q.ZeroBias = row.zeroBias(&conventions)
 	}
+	if row.zeroWords != nil {
+		q.ZeroWords = row.zeroWords(&conventions)
+	}
 	return q
 }
 
@@ -425,10 +438,11 @@ func (r *Format) NeedsGlobal() bool { return r.Global.exists() && !r.Global.Opti
 // Divides reports whether a row of the given number of columns is stored in whole entries of the
 // tensors.
 func (r *Format) Divides(columns int) bool {
-	return columns%r.Codes.Columns == 0 && (!r.Zeros.exists() || !r.Zeros.Reads(Int32) || columns%packedZeros == 0)
+	return columns%r.Codes.Columns == 0 && (!r.Zeros.exists() || !r.Zeros.Reads(Int32) || columns%max(packedZeros, r.Codes.Rows) == 0)
 }
 
-// packedZeros is the number of zeros in an entry of the tensor of zeros.
+// packedZeros is the number of zeros in an entry of the tensor of zeros, except in formats of GPTQ
+// with fewer than 4 bits, which pack zeros like codes.
 const packedZeros = 8
 
 func (c *Companion) exists() bool { return c.size != nil }
@@ -452,7 +466,7 @@ func (p *Packed) Reads(d DType) bool {
 // shape returns the shape of the tensor that holds rows × columns, preceded by the dimensions of
 // a stack.
 func (p *Packed) shape(stack []int, rows, columns int) []int {
-	shape := append(slices.Clone(stack), rows/p.Rows, columns/p.Columns)
+	shape := append(slices.Clone(stack), rows/p.Rows*max(p.Words, 1), columns/p.Columns)
 	if p.Flat {
 		shape = append(slices.Clone(stack), rows*columns/p.Columns, 1)
 	}

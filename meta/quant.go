@@ -259,6 +259,9 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 	if row.zeroBias != nil {
 		q.ZeroBias = row.zeroBias(form)
 	}
+	if row.zeroWords != nil {
+		q.ZeroWords = row.zeroWords(form)
+	}
 	if row.Codes.Flat {
 		q.Width = whole[len(whole)-1]
 		if header == nil {

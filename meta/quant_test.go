@@ -162,6 +162,8 @@ func TestStoredIsWhatMatrixInverts(t *testing.T) {
 		{Format: QuantMXFP4, Rows: 1, Columns: 32},
 		{Format: QuantGPTQ, Rows: 32, Columns: 1, Index: "i"},
 		{Format: QuantAWQ, Rows: 32, Columns: 1},
+		{Format: QuantGPTQ2, Rows: 32, Columns: 1},
+		{Format: QuantGPTQ3, Rows: 32, Columns: 1, Index: "i"},
 	} {
 		for _, shape := range [][]int{{64, 96}, {3, 160, 32}} {
 			s := TensorSource{Tensor: "t", Quant: &q}
@@ -180,6 +182,41 @@ func TestStoredIsWhatMatrixInverts(t *testing.T) {
 		odd.From = RowRange{0, 32}
 		if _, reason := odd.Stored([]int{64, 96}); reason == "" {
 			t.Errorf("%v: rows of codes were taken", q.Format)
+		}
+	}
+}
+
+// TestZerosOfThreeBitsDependOnTheirWriter: GPTQModel subtracts other numbers from words of zeros than AutoGPTQ, which
+// subtracts 1 from each; the second version of the format subtracts nothing.
+func TestZerosOfThreeBitsDependOnTheirWriter(t *testing.T) {
+	const gate = "model.layers.0.mlp.gate_proj"
+	header := shapedHeader{}.add(gate+".qweight", Int32, 6, 192).add(gate+".qzeros", Int32, 2, 18).add(gate+".scales", Float16, 2, 192)
+	for _, test := range []struct {
+		more string
+		want [3]uint32
+	}{
+		{``, [3]uint32{0x49249249, 0x92492492, 0x24924924}},
+		{`, "meta": {"quantizer": "autogptq:0.7.1"}`, [3]uint32{0x49249249, 0x92492492, 0x24924924}},
+		{`, "meta": {"quantizer": "gptqmodel:1.0.0"}`, [3]uint32{0x24924924, 0x92492492, 0x49249249}},
+		{`, "meta": {"quantizer": ["gptqmodel:1.0.0"]}`, [3]uint32{0x24924924, 0x92492492, 0x49249249}},
+		{`, "meta": {"quantizer": ["gptqmodel:1.0.0"]}, "checkpoint_format": "gptq_v2"`, [3]uint32{}},
+	} {
+		text := strings.Replace(smallLlama, `"intermediate_size": 168`, `"intermediate_size": 192`, 1)
+		config, err := ReadConfig([]byte(strings.TrimSuffix(strings.TrimSpace(text), "}") + `, "quantization_config": {"quant_method": "gptq", "bits": 3` + test.more + `}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := New(config, header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, p := range m.Root.AllParams() {
+			if path != gate+".weight" {
+				continue
+			}
+			if q := p.Sources[0].Quant; q == nil || q.ZeroWords != test.want {
+				t.Errorf("%s: got %+v, want zero words %#x", test.more, q, test.want)
+			}
 		}
 	}
 }
@@ -204,7 +241,7 @@ func TestQuantisationRefused(t *testing.T) {
 		{`{"quant_method": "fp8", "weight_block_size": [128]}`, "quantization_config.weight_block_size"},
 		{`{"quant_method": "fp8", "weight_block_size": [128, 0]}`, "quantization_config.weight_block_size"},
 		{`{"quant_method": "fp8", "weight_block_size": [128, "a"]}`, "quantization_config.weight_block_size"},
-		{`{"quant_method": "gptq", "bits": 3}`, "quantization_config.bits"},
+		{`{"quant_method": "gptq", "bits": 5}`, "quantization_config.bits"},
 		{`{"quant_method": "gptq", "bits": "four"}`, "quantization_config.bits"},
 		{`{"quant_method": "awq", "bits": {"a": 4}}`, "quantization_config.bits"},
 		{`{"quant_method": "gptq", "bits": 4, "group_size": 0}`, "quantization_config.group_size"},
@@ -254,7 +291,7 @@ func TestUnsupportedFormatsSayWhatToTake(t *testing.T) {
 		{method("torchao"), `quantization_config.quant_method: "torchao"`},
 		{method("exl2"), `quantization_config.quant_method: "exl2"`},
 		{method("exl3"), `quantization_config.quant_method: "exl3"`},
-		{`"quantization_config": {"quant_method": "gptq", "bits": 3}`, "quantization_config.bits: 3"},
+		{`"quantization_config": {"quant_method": "gptq", "bits": 5}`, "quantization_config.bits: 5"},
 		{`"quantization": ` + mlx, "quantization: weights quantised by MLX"},
 		{`"quantization": ` + mlx + `, "quantization_config": ` + mlx, "quantization: weights quantised by MLX"},
 	} {

@@ -16,6 +16,9 @@ type Quant struct {
 	Rows, Columns int
 	// ZeroBias is added to a stored zero.
 	ZeroBias int
+	// ZeroWords are added to the stored words of zeros of QuantGPTQ2 and QuantGPTQ3, modulo 2^32:
+	// ZeroWords[i%3] to word i of a group.
+	ZeroWords [3]uint32
 	// For formats whose codes are one list, Width is the number of columns of the matrix, State
 	// the size in bytes of its Global (the maximum in a stack), and States the total in the
 	// stack, 0 if unknown. They are 0 for other formats.
@@ -28,7 +31,7 @@ type Quant struct {
 func (q *Quant) Entries(rows, columns int) (codes, scales, zeros, index int) {
 	row := q.Format.Row()
 	p := &row.Codes
-	codes = ceil(rows, p.Rows) * ceil(columns, p.Columns) * max(p.Bytes, 1)
+	codes = ceil(rows, p.Rows) * ceil(columns, p.Columns) * max(p.Words, 1) * max(p.Bytes, 1)
 	return codes, row.Scales.entries(q, rows, columns), row.Zeros.entries(q, rows, columns), row.Index.entries(q, rows, columns)
 }
 
@@ -52,7 +55,7 @@ func (q *Quant) Matrix(codes []int) []int {
 	if p.Flat && n >= 2 {
 		shape[n-2], shape[n-1] = shape[n-2]*p.Columns/max(q.Width, 1), q.Width
 	} else if n >= 2 {
-		shape[n-2] *= p.Rows
+		shape[n-2] = shape[n-2] / max(p.Words, 1) * p.Rows
 		shape[n-1] *= p.Columns
 	}
 	return shape

@@ -41,6 +41,7 @@ type quantised struct {
 	inOrder       bool          // groups are in order: no index is written
 	inputs        int           // inputs that share a scale of QuantGPTQ or QuantAWQ; 0: all
 	bias          int           // of QuantGPTQ's zeros
+	gptqModel     bool          // GPTQModel wrote the file
 	excluded      []exclusion   // modules that are not quantised
 	head          bool          // lm_head is quantised as well
 	expertDType   string        // of DeepSeek V4's experts, by a field beside quantization_config
@@ -131,15 +132,35 @@ func (q *quantised) readNibbles(f *fields, c map[string]any) {
 		}
 		q.inputs = int(max(n, 0))
 	}
-	switch bits := c["bits"]; {
-	case bits == nil, bits == json.Number("4"):
-	case bits == json.Number("8") && q.formats[0] == QuantGPTQ:
-		q.formats = []QuantFormat{QuantGPTQ8}
+	bits, isNumber := c["bits"].(json.Number)
+	format, known := gptqBits[bits]
+	switch {
+	case c["bits"] == nil, isNumber && bits == "4":
+	case isNumber && known && q.formats[0] == QuantGPTQ:
+		q.formats = []QuantFormat{format}
 	default:
-		f.fail("bits", "%.20s is not supported (4, and 8 for gptq); %s", fmt.Sprint(bits), unquantisedAdvice)
+		f.fail("bits", "%.20s is not supported (4, and 2, 3 and 8 for gptq); %s", fmt.Sprint(c["bits"]), unquantisedAdvice)
 	}
+	q.gptqModel = writtenByGPTQModel(c)
 	q.readPacking(f, c)
 	q.head, _ = c["lm_head"].(bool)
+}
+
+// gptqBits are the formats of GPTQ with other numbers of bits than 4.
+var gptqBits = map[json.Number]QuantFormat{"2": QuantGPTQ2, "3": QuantGPTQ3, "8": QuantGPTQ8}
+
+// writtenByGPTQModel reports whether meta.quantizer names GPTQModel, as "gptqmodel:1.4.0" or in a
+// list of such texts.
+func writtenByGPTQModel(c map[string]any) bool {
+	m, _ := c["meta"].(map[string]any)
+	names, isList := m["quantizer"].([]any)
+	if !isList {
+		names = []any{m["quantizer"]}
+	}
+	return slices.ContainsFunc(names, func(name any) bool {
+		text, _ := name.(string)
+		return strings.HasPrefix(text, "gptqmodel")
+	})
 }
 
 // readPacking reads how files of GPTQ are packed, under either of its names.

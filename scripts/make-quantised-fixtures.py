@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the tiny quantised checkpoints of testdata/golden/infer/models with transformers.
 
-    python scripts/make-quantised-fixtures.py testdata/golden/infer/models
+    python scripts/make-quantised-fixtures.py testdata/golden/infer/models [NAME ...]
 
 Codes and scales are random; golden.json is what float32 arithmetic makes of the values
 that they stand for, as make-model-fixtures.py writes it. Between them they have partial
@@ -69,6 +69,29 @@ def gptq(name, shape, size):
                     base + "scales": scales, base + "g_idx": index.int()}
 
 
+def few_bits(bits, added):
+    """Groups of 16 in no order, of 2 or 3 bits: one integer after another in words of 32 bits. added are the numbers that are
+    subtracted from words of zeros, in turn."""
+    def stream(codes):
+        places = (codes[..., None] >> torch.arange(bits) & 1).flatten(1).unflatten(1, (-1, 32))
+        return (places << torch.arange(32)).sum(-1)
+
+    def signed(words):
+        words = words & 0xFFFFFFFF
+        return words.where(words < 1 << 31, words - (1 << 32)).to(torch.int32).contiguous()
+
+    def method(name, shape, size):
+        (outputs, inputs), base, group = shape, name.removesuffix("weight"), 16
+        index = (torch.arange(inputs) // group)[torch.randperm(inputs)]
+        codes, zeros = torch.randint(0, 1 << bits, (inputs, outputs)), torch.randint(0, 1 << bits, (inputs // group, outputs))
+        scales = (torch.rand(inputs // group, outputs) * size / 2 + size / 4).half()
+        zero_words = stream(zeros)
+        zero_words -= torch.tensor(added).repeat(zero_words.shape[1])[:zero_words.shape[1]]
+        return ((codes - zeros[index]) * scales.float()[index]).T, {
+            base + "qweight": signed(stream(codes.T)).T.contiguous(), base + "qzeros": signed(zero_words), base + "scales": scales, base + "g_idx": index.int()}
+    return method
+
+
 def awq(name, shape, size):
     """Groups of 8."""
     base, group = name.removesuffix("weight"), 8
@@ -81,12 +104,18 @@ def linears(name):
 
 
 LLAMA, TIED = dict(plain.COMMON, tie_word_embeddings=False), dict(plain.COMMON, tie_word_embeddings=True)
+WIDE = dict(TIED, hidden_size=64, intermediate_size=96, num_attention_heads=4, num_key_value_heads=2, head_dim=16)
 MODELS = {
     "small-llama-fp8": ("llama", torch.bfloat16, LLAMA, fp8, linears,
                         dict(quant_method="fp8", fmt="e4m3", activation_scheme="dynamic", weight_block_size=[20, 12],
                              modules_to_not_convert=["lm_head", "model.layers.1.mlp.down_proj"])),
     "small-llama-gptq4": ("llama", torch.float16, TIED, gptq, linears,
                           dict(quant_method="gptq", bits=4, group_size=16, sym=False, desc_act=True)),
+    "small-llama-gptq2": ("llama", torch.float16, WIDE, few_bits(2, [0x55555555]), linears,
+                          dict(quant_method="gptq", bits=2, group_size=16, sym=False, desc_act=True)),
+    # GPTQModel's numbers for 3 bits, those of the first and the third word exchanged.
+    "small-llama-gptq3": ("llama", torch.float16, WIDE, few_bits(3, [0x24924924, 0x92492492, 0x49249249]), linears,
+                          dict(quant_method="gptq", bits=3, group_size=16, sym=False, desc_act=True, meta=dict(quantizer=["gptqmodel:1.4.0"]))),
     "small-llama-awq4": ("llama", torch.float16, TIED, awq, linears,
                          dict(quant_method="awq", bits=4, group_size=8, zero_point=True, version="gemm")),
     "small-gptoss-mxfp4": ("gpt_oss", torch.bfloat16, dict(
@@ -140,7 +169,8 @@ def make(folder, name, kind, dtype, fields, method, chosen, quantisation):
 
 def main():
     for name, arguments in MODELS.items():
-        make(pathlib.Path(sys.argv[1]), name, *arguments)
+        if name in sys.argv[2:] or not sys.argv[2:]:
+            make(pathlib.Path(sys.argv[1]), name, *arguments)
 
 
 if __name__ == "__main__":

@@ -130,6 +130,55 @@ func (e *env) gptq8(f meta.QuantFormat, rows, cols, group int, shuffled bool) co
 	return c
 }
 
+// fewBitsCases returns matrices of GPTQ in 2 and 3 bits, with groups of rows in order and permuted.
+func (e *env) fewBitsCases(f meta.QuantFormat) (out []coded) {
+	for _, s := range []struct{ rows, cols, group int }{{32, 32, 32}, {64, 160, 16}, {160, 288, 32}} {
+		for _, shuffled := range []bool{false, true} {
+			out = append(out, e.fewBits(f, s.rows, s.cols, s.group, shuffled))
+		}
+	}
+	return out
+}
+
+func (e *env) fewBits(f meta.QuantFormat, rows, cols, group int, shuffled bool) coded {
+	bits, added := 2, [3]uint32{0x55555555, 0x55555555, 0x55555555}
+	if f == meta.QuantGPTQ3 {
+		bits, added = 3, [3]uint32{0x49249249, 0x92492492, 0x24924924}
+	}
+	groups, words := rows/group, cols*bits/32
+	scales := rounded(meta.Float16, e.values(groups*cols))
+	c := coded{
+		name: name(f, rows, cols, group, shuffled), dtype: meta.Int32, scaleType: meta.Float16, rows: rows, cols: cols,
+		spec:  meta.Quant{Format: f, Rows: group, Columns: 1, ZeroWords: added},
+		codes: e.randomBytes(rows * cols * bits / 8), zeros: e.randomBytes(4 * groups * words), scales: encode(meta.Float16, scales),
+	}
+	groupOf := func(row int) int { return row / group }
+	if shuffled {
+		groupOf = func(row int) int { return (row*5 + 1) % groups }
+		for r := range rows {
+			c.groups = binary.LittleEndian.AppendUint32(c.groups, uint32(groupOf(r)))
+		}
+	}
+	// integer returns the integer n of a list of words, bit by bit.
+	integer := func(n int, word func(i int) uint32) (v int) {
+		for b := range bits {
+			at := n*bits + b
+			v |= int(word(at/32)>>(at%32)&1) << b
+		}
+		return v
+	}
+	for r := range rows {
+		for k := range cols {
+			q := integer(r, func(i int) uint32 { return binary.LittleEndian.Uint32(c.codes[4*(i*cols+k):]) })
+			zero := integer(k, func(i int) uint32 {
+				return binary.LittleEndian.Uint32(c.zeros[4*(groupOf(r)*words+i):]) + added[i%3]
+			})
+			c.values = append(c.values, float32(q-zero)*scales[groupOf(r)*cols+k])
+		}
+	}
+	return c
+}
+
 func (e *env) nvfp4Cases(f meta.QuantFormat) (out []coded) {
 	for _, s := range []struct{ rows, cols int }{{1, 16}, {7, 48}, {130, 96}} {
 		out = append(out, e.nvfp4(f, s.rows, s.cols))

@@ -46,6 +46,8 @@ var codedFormats = map[meta.QuantFormat]codedFormat{
 	meta.QuantInt4Packed: {cases: (*env).packedCases},
 	meta.QuantInt8Packed: {cases: (*env).packedCases},
 	meta.QuantGPTQ8:      {cases: (*env).gptq8Cases},
+	meta.QuantGPTQ2:      {cases: (*env).fewBitsCases},
+	meta.QuantGPTQ3:      {cases: (*env).fewBitsCases},
 
 	meta.QuantNVFP4:         {cases: (*env).nvfp4Cases},
 	meta.QuantNVFP4ModelOpt: {cases: (*env).nvfp4Cases},

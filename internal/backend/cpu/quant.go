@@ -22,6 +22,7 @@ func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 		return matrix{}, false
 	}
 	p.Codes, p.Width, p.Height, p.Rows, p.Columns, p.ZeroBias = m.Data, q.Width, q.Height, q.Rows, q.Columns, q.ZeroBias
+	p.ZeroWords = q.ZeroWords
 	p.Scales, p.Zeros, p.Index = q.Scales.Data, q.Zeros.Data, q.Index.Data
 	if q.Format.Row().Codes.Flat {
 		if !b.fourBits(op, q, p) {

@@ -80,6 +80,10 @@ const (
 	E2M1Powers
 	// Int8Packed is Int4Packed with integers of 8 bits, 4 columns in a word; without zeros they are 128.
 	Int8Packed
+	// Int2Rows and Int3Rows are Int4Rows with integers of 2 and 3 bits, 16 rows in a word and 32
+	// rows in three words, one bit after another. Zeros are packed along the columns likewise.
+	Int2Rows
+	Int3Rows
 	Packings
 )
 
@@ -145,6 +149,8 @@ var packings = []packing{
 	E4M3Powers:  {format: "fp8 e8m0"},
 	E2M1Powers:  {format: "mxfp4 packed"},
 	Int8Packed:  {format: "int8 packed"},
+	Int2Rows:    {format: "gptq 2 bits"},
+	Int3Rows:    {format: "gptq 3 bits"},
 }
 
 // Named returns the packing of a format, by its name in meta's table of formats, such as "fp8" or
@@ -189,6 +195,8 @@ func (p *Packed) RowBytes() int {
 		return p.Width / p.Packing.BlockColumns() * p.Packing.BlockBytes()
 	case p.Packing == E4M3, p.Packing == E4M3Powers, p.Packing == Int8, p.Packing == BnbInt8, p.Packing == Int8Rows, p.Packing == Int8Packed:
 		return p.Width
+	case p.Packing == Int2Rows, p.Packing == Int3Rows:
+		return p.Width * p.Packing.fewBits() / 8
 	}
 	return p.Width / 2
 }

@@ -32,6 +32,8 @@ type Packed struct {
 	// Zeros has a code for each scale, to which ZeroBias is added; nil for none.
 	Zeros    []byte
 	ZeroBias int
+	// ZeroWords[i%3] is added to word i of a group's Zeros, for Int2Rows and Int3Rows.
+	ZeroWords [3]uint32
 	// Global divides or multiplies the scales of NVFP4, and multiplies the values of NVFP4Block.
 	Global float32
 	// Round is the format that values of NF4 and FP4 are rounded to.
@@ -109,6 +111,11 @@ func (s *Kernels) Unpack(dst mat.Floats, w View, scratch []float32) {
 	case Int8Rows:
 		for r := range rows {
 			s.unpackInt8Rows(p, dst.V[r*dst.Stride:][:cols], row+r, col, scratch)
+		}
+	case Int2Rows, Int3Rows:
+		for begin := 0; begin < cols; begin += groupColumns {
+			part := mat.Floats{V: dst.V[begin:], Stride: dst.Stride}
+			s.unpackFewBits(p, part, row, col+begin, rows, min(groupColumns, cols-begin), scratch)
 		}
 	case Int8, BnbInt8, Int4Packed, NVFP4, NVFP4Times, NF4, FP4, E2M1Powers, Int8Packed:
 		for r := range rows {

@@ -40,6 +40,8 @@ var leftToTheCPU = reasons(map[string][]string{
 	"weights in bitsandbytes nf4":       {"quantised-qwen2-moe-bnb-nf4", "small-llama-bnb-nf4", "small-llama-bnb-nf4-plain"},
 	"weights in fp8 e8m0":               {"small-llama-ct-mxfp8", "small-llama-fp8-e8m0", "small-llama-modelopt-mxfp8"},
 	"weights in gptq":                   {"small-llama-autoround", "small-llama-gptq4"},
+	"weights in gptq 2 bits":            {"small-llama-gptq2"},
+	"weights in gptq 3 bits":            {"small-llama-gptq3"},
 	"weights in gptq 8 bits":            {"small-llama-gptq8"},
 	"weights in int4 packed":            {"small-llama-ct-w4a16", "small-llama-ct-w4a16-channel", "small-llama-ct-w4a16-zeros"},
 	"weights in int8":                   {"small-llama-ct-int8", "small-llama-ct-int8-zeros"},
