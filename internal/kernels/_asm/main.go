@@ -45,9 +45,10 @@ var instructions = map[string][]string{"avx2": avx2, "avx512": avx512, "avx512bf
 
 // exceptions are files that may use more. The roof of a processor is measured with whatever it has.
 var exceptions = map[string][]string{
-	"coded/amx_strips":      append(avx512[:len(avx512):len(avx512)], amx...),
-	"qgemm/avx512vbmi_rows": append(vbmi[:len(vbmi):len(vbmi)], "-mavx512vnni"),
-	"roof/avx512_roof":      append(bf16[:len(bf16):len(bf16)], "-mavx512vnni", "-mamx-tile", "-mamx-bf16", "-mamx-int8"),
+	"coded/amx_strips":       append(avx512[:len(avx512):len(avx512)], amx...),
+	"qgemm/avx512vbmi_rows":  append(vbmi[:len(vbmi):len(vbmi)], "-mavx512vnni"),
+	"qgemm/avx512vbmi_words": append(vbmi[:len(vbmi):len(vbmi)], "-mavx512vnni"),
+	"roof/avx512_roof":       append(bf16[:len(bf16):len(bf16)], "-mavx512vnni", "-mamx-tile", "-mamx-bf16", "-mamx-int8"),
 }
 
 var flags = []string{

@@ -20,9 +20,11 @@ var packedRows = map[quant.Packing]struct {
 	group, one rowsKernel
 	table      func() []byte
 }{
-	quant.IQ2XXS: {avx512vbmiRowsIQ2XXSx2, avx512vbmiRowsIQ2XXSx1, packedPoints(quant.IQ2XXS, 8)},
-	quant.IQ3XXS: {avx512vbmiRowsIQ3XXSx2, avx512vbmiRowsIQ3XXSx1, packedPoints(quant.IQ3XXS, 4)},
-	quant.IQ3S:   {avx512vbmiRowsIQ3Sx2, avx512vbmiRowsIQ3Sx1, packedPoints(quant.IQ3S, 4)},
+	quant.IQ2XXS: {avx512vbmiRowsIQ2XXSx2, avx512vbmiRowsIQ2XXSx1, packedPoints(quant.IQ2XXS, 8, false)},
+	quant.IQ2XS:  {avx512vbmiRowsIQ2XSx2, avx512vbmiRowsIQ2XSx1, packedPoints(quant.IQ2XS, 8, true)},
+	quant.IQ2S:   {avx512vbmiRowsIQ2Sx2, avx512vbmiRowsIQ2Sx1, packedPoints(quant.IQ2S, 8, true)},
+	quant.IQ3XXS: {avx512vbmiRowsIQ3XXSx2, avx512vbmiRowsIQ3XXSx1, packedPoints(quant.IQ3XXS, 4, false)},
+	quant.IQ3S:   {avx512vbmiRowsIQ3Sx2, avx512vbmiRowsIQ3Sx1, packedPoints(quant.IQ3S, 4, false)},
 }
 
 func (a *vbmiRows) mulRows(p quant.Packing, y []float32, w []byte, stride, blocks int, x []uint32) {
@@ -35,10 +37,10 @@ func (a *vbmiRows) mulRows(p quant.Packing, y []float32, w []byte, stride, block
 }
 
 // packedPoints returns a function that packs the points of width values of a packing when it
-// is first called: 16 bits for each point, the first bytes of all of them and then the second
-// ones; 64 values, of which a code of the packed bits selects one; and for each seven signs the
-// eight signs that they stand for.
-func packedPoints(p quant.Packing, width int) func() []byte {
+// is first called: 16 bits for each point, as words, or the first bytes of all of them and then
+// the second ones; 64 values, of which a code of the packed bits selects one; and for each seven
+// signs the eight signs that they stand for.
+func packedPoints(p quant.Packing, width int, asWords bool) func() []byte {
 	return sync.OnceValue(func() []byte {
 		const values, signs = 64, 128
 		count := len(p.Points()) / width
@@ -51,7 +53,11 @@ func packedPoints(p quant.Packing, width int) func() []byte {
 				codes[v] = code
 			}
 			shift := i % width * each
-			table[shift/8*count+i/width] |= byte(code << (shift % 8))
+			at := shift/8*count + i/width
+			if asWords {
+				at = i/width*2 + shift/8
+			}
+			table[at] |= byte(code << (shift % 8))
 		}
 		for v, code := range codes {
 			for i := code; i < values; i += 1 << each {

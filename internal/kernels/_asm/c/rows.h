@@ -75,15 +75,27 @@ INLINE __m512i packed_bytes(int f, const uint8_t *b, const uint8_t *table, __m51
   return _mm512_mask_blend_epi8((__mmask64)all8(b + 66), low, looked_up(table + 256, i));
 }
 
-// all_signs are the signs of 256 columns, a bit each, in the low half. IQ3_S has them so. Others have seven bits for eight
-// columns, in words of four. An eighth bit, which table adds, makes their number even.
-INLINE __m512i all_signs(int f, const uint8_t *b, __m512i numbers, const uint8_t *table) {
-  if (f == IQ3_S) return _mm512_castsi256_si512(load32(b + 74));
+// all_signs are the signs of 256 columns, a bit each, in the low half. IQ2_S and IQ3_S have them so. Others have seven bits
+// for eight columns. An eighth bit, which table adds, makes their number even.
+INLINE __m512i all_signs(int f, const uint8_t *b, const uint8_t *table) {
+  if (f == IQ2_S || f == IQ3_S) return _mm512_castsi256_si512(load32(b + (f == IQ2_S ? 34 : 74)));
+  const __m512i first = _mm512_loadu_si512(table), second = _mm512_loadu_si512(table + 64);
+  if (f == IQ2_XS) {
+    const __m256i sevens = _mm512_cvtepi16_epi8(_mm512_srli_epi16(_mm512_loadu_si512(b + 2), 9));
+    return _mm512_permutex2var_epi8(first, _mm512_castsi256_si512(sevens), second);
+  }
   const __m512i at = _mm512_set1_epi64(f == IQ3_XXS ? 0x352e2720150e0700 : 0x352e2720352e2720);
-  const __m512i v = f == IQ3_XXS ? _mm512_castsi256_si512(load32(b + 66)) : numbers;
-  const __m512i sevens = _mm512_multishift_epi64_epi8(at, v);
-  const __m512i all = _mm512_permutex2var_epi8(_mm512_loadu_si512(table), sevens, _mm512_loadu_si512(table + 64));
+  const __m512i v = f == IQ3_XXS ? _mm512_castsi256_si512(load32(b + 66)) : _mm512_loadu_si512(b + 2);
+  const __m512i all = _mm512_permutex2var_epi8(first, _mm512_multishift_epi64_epi8(at, v), second);
   return f == IQ3_XXS ? all : _mm512_castsi256_si512(_mm512_cvtepi64_epi32(all));
+}
+
+// dots_of are the products of 64 codes with columns 64 i and on of x, whose signs change where signs say so.
+INLINE __m512 dots_of(__m512i codes, __m512i signs, const uint8_t *x, int i) {
+  const __m512i eighth = _mm512_setr_epi64(EACH(0), EACH(1), EACH(2), EACH(3), EACH(4), EACH(5), EACH(6), EACH(7));
+  const __m512i own = _mm512_permutexvar_epi8(_mm512_add_epi8(eighth, _mm512_set1_epi8((char)(8 * i))), signs), v = _mm512_loadu_si512(x + 64 * i);
+  const __m512i with_signs = _mm512_mask_sub_epi8(v, _mm512_test_epi8_mask(own, _mm512_set1_epi64((int64_t)0x8040201008040201)), _mm512_setzero_si512(), v);
+  return _mm512_cvtepi32_ps(_mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, with_signs));
 }
 
 // add_packed_points is add_points for IQ2_XXS, IQ3_XXS and IQ3_S, whose points are 16 bits of a table: the first bytes of
@@ -99,16 +111,57 @@ INLINE void add_packed_points(int f, struct total *t, const uint8_t *b, const ui
 #undef PICK
   const __m512i shifts = _mm512_set1_epi64(three ? 0x1c1814100c080400 : 0x0e0c0a0806040200);
   const __m512i values = _mm512_loadu_si512(table + 2 * count);
-  const __m512i signs = all_signs(f, b, numbers, table + 2 * count + 64), bit = _mm512_set1_epi64((int64_t)0x8040201008040201);
-  const __m512i eighth = _mm512_setr_epi64(EACH(0), EACH(1), EACH(2), EACH(3), EACH(4), EACH(5), EACH(6), EACH(7));
+  const __m512i signs = all_signs(f, b, table + 2 * count + 64);
   UNROLL for (int i = 0; i < 4; i++) {
     const __m512i two = _mm512_permutex2var_epi8(first, _mm512_add_epi8(pick, _mm512_set1_epi8((char)(16 * i))), second);
     const __m512i codes = _mm512_permutexvar_epi8(_mm512_multishift_epi64_epi8(shifts, two), values);
-    const __m512i spread = _mm512_permutexvar_epi8(_mm512_add_epi8(eighth, _mm512_set1_epi8((char)(8 * i))), signs), v = _mm512_loadu_si512(x + 64 * i);
-    const __m512i with_signs = _mm512_mask_sub_epi8(v, _mm512_test_epi8_mask(spread, bit), _mm512_setzero_si512(), v);
-    const __m512 sums = _mm512_cvtepi32_ps(_mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, with_signs));
+    const __m512 sums = dots_of(codes, signs, x, i);
     t->sum = _mm256_fmadd_ps(_mm512_castps512_ps256(sums), lane(both, 2 * i), t->sum);
     t->sum = _mm256_fmadd_ps(_mm512_extractf32x8_ps(sums, 1), lane(both, 2 * i + 1), t->sum);
+    AFTER(x, t->sum);
+  }
+}
+
+// looked_up_words are the words of a table of count with the numbers in i, of which higher bits do not count.
+INLINE __m512i looked_up_words(const uint8_t *table, int count, __m512i i) {
+  __m512i v[16];
+  UNROLL for (int j = 0; j < count / 64; j++) {
+    v[j] = _mm512_permutex2var_epi16(_mm512_loadu_si512(table + 128 * j), i, _mm512_loadu_si512(table + 128 * j + 64));
+    // Two of as many words each become one of twice as many as soon as both are there, which keeps few registers.
+    UNROLL for (int size = 1; size < count / 64; size *= 2) {
+      if ((j + 1) % (2 * size) != 0) continue;
+      const int at = j + 1 - 2 * size;
+      v[at] = _mm512_mask_blend_epi16(_mm512_test_epi16_mask(i, _mm512_set1_epi16((short)(64 * size))), v[at], v[at + size]);
+    }
+  }
+  return v[0];
+}
+
+// numbers_of_words are the numbers of the 32 points of block b of IQ2_XS or IQ2_S, with other bits above them.
+INLINE __m512i numbers_of_words(int f, const uint8_t *b) {
+  if (f == IQ2_XS) return _mm512_loadu_si512(b + 2);
+  const __m512i two_each = _mm512_cvtepu8_epi64(_mm_loadl_epi64((const __m128i *)(b + 66)));
+  const __m512i high = _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x0006000400020000), two_each);
+  return _mm512_or_si512(_mm512_cvtepu8_epi16(load32(b + 2)), _mm512_slli_epi16(high, 8));
+}
+
+// add_word_points is add_points for IQ2_XS and IQ2_S, whose points are words of a table. The values of 64 codes, of which
+// the low two bits count, and signs for seven bits are behind them.
+INLINE void add_word_points(int f, struct total *t, const uint8_t *b, const uint8_t *x, const uint8_t *table) {
+  const int count = f == IQ2_XS ? 512 : 1024;
+  const __m512i points = looked_up_words(table, count, numbers_of_words(f, b)), values = _mm512_loadu_si512(table + 2 * count);
+  const __m512i signs = all_signs(f, b, table + 2 * count + 64);
+  const __m512 in = _mm512_castps256_ps512(eight_at(x + SCALES));
+  const __m512 own = _mm512_mul_ps(_mm512_broadcast_f32x8(scale16(f, b)), _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(scales16(f, b))));
+  const __m512i groups = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1), halves = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+  const __m512i pick = _mm512_setr_epi64(0x100, 0x302, 0x504, 0x706, 0x908, 0xb0a, 0xd0c, 0xf0e);
+  UNROLL for (int i = 0; i < 4; i++) {
+    const __m512i each = _mm512_permutexvar_epi8(_mm512_add_epi8(pick, _mm512_set1_epi8((char)(16 * i))), points);
+    const __m512i codes = _mm512_permutexvar_epi8(_mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x0e0c0a0806040200), each), values);
+    const __m512 sums = _mm512_mul_ps(dots_of(codes, signs, x, i), _mm512_permutexvar_ps(_mm512_add_epi32(groups, _mm512_set1_epi32(2 * i)), in));
+    const __m512 by = _mm512_permutexvar_ps(_mm512_add_epi32(halves, _mm512_set1_epi32(4 * i)), own);
+    t->sum = _mm256_fmadd_ps(_mm512_castps512_ps256(sums), _mm512_castps512_ps256(by), t->sum);
+    t->sum = _mm256_fmadd_ps(_mm512_extractf32x8_ps(sums, 1), _mm512_extractf32x8_ps(by, 1), t->sum);
     AFTER(x, t->sum);
   }
 }
@@ -118,7 +171,8 @@ INLINE void add_packed_points(int f, struct total *t, const uint8_t *b, const ui
 // takes most of the time and of the code.
 INLINE void add_points(int f, struct total *t, const uint8_t *b, const uint8_t *x, const uint8_t *points) {
 #ifdef __AVX512VBMI__
-  add_packed_points(f, t, b, x, points);
+  if (f == IQ2_XS || f == IQ2_S) add_word_points(f, t, b, x, points);
+  else add_packed_points(f, t, b, x, points);
   return;
 #endif
   const __m256 scales = eight_at(x + SCALES);
