@@ -138,10 +138,11 @@ func TestUnbindRefuses(t *testing.T) {
 	}
 }
 
-// quantized reports whether weights of a model are stored as codes.
+// quantized reports whether weights of a model are stored as codes. A parameter whose tensors have several dtypes, as in a fresh
+// OLMo Hybrid of seed 52000, is not.
 func quantized(model *meta.Model) bool {
 	for _, p := range model.Root.AllParams() {
-		if p.Stored > 0 {
+		if p.Quantised() {
 			return true
 		}
 	}

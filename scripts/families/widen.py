@@ -91,7 +91,7 @@ class Disguise:
         self.R, self.tied, self.base = R, bool(getattr(model.config, "tie_word_embeddings", False)), base + "."
         self.bare = bool(base) and R.random() < 0.25
         self.head = self.tied and hasattr(model, "lm_head") and R.random() < 0.3
-        self.extra = R.random() < 0.3
+        self.extra = R.random() < 0.3 and any("rotary" in name for name, _ in model.named_modules())
         self.mixed = R.random() < 0.4
 
     def names(self, tensors):
