@@ -4,6 +4,7 @@
 //	train launch PROGRAM …    run a Go program with several ranks, one process each
 //	train launch --model …    train run with several ranks, one process each
 //	train bench --model DIR   measure the speed of a training step
+//	train estimate MODEL      what memory and disk each way to fine-tune takes
 //	train config              write that configuration
 //	train test                check that training works on this machine
 //	train env                 print the environment, for bug reports
@@ -32,12 +33,13 @@ type cli struct {
 
 	ShowVersion kong.VersionFlag `name:"version" env:"-" help:"Print the version and exit."`
 
-	Run    runCmd    `cmd:"" help:"Fine-tune all weights of a model, or a LoRA adapter."`
-	Launch launchCmd `cmd:"" help:"Run PROGRAM, or a fine-tuning run, with several ranks."`
-	Bench  benchCmd  `cmd:"" help:"Measure the speed of a training step: forward, backward and AdamW."`
-	Setup  configCmd `cmd:"" name:"config" help:"Write Accelerate's configuration file for train launch."`
-	Env    envCmd    `cmd:"" help:"Print the environment, for bug reports."`
-	Test   testCmd   `cmd:"" help:"Check that training works on this machine."`
+	Run      runCmd      `cmd:"" help:"Fine-tune all weights of a model, or a LoRA adapter."`
+	Launch   launchCmd   `cmd:"" help:"Run PROGRAM, or a fine-tuning run, with several ranks."`
+	Bench    benchCmd    `cmd:"" help:"Measure the speed of a training step: forward, backward and AdamW."`
+	Estimate estimateCmd `cmd:"" help:"Estimate the memory and disk of each way to fine-tune a model."`
+	Setup    configCmd   `cmd:"" name:"config" help:"Write Accelerate's configuration file for train launch."`
+	Env      envCmd      `cmd:"" help:"Print the environment, for bug reports."`
+	Test     testCmd     `cmd:"" help:"Check that training works on this machine."`
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

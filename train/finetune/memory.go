@@ -120,8 +120,12 @@ func (s *student) stateMemory(m *meta.Model) int64 {
 	for _, p := range m.Root.AllParams() {
 		largest = max(largest, p.Elements())
 	}
-	return max(limit/int64(s.here)-s.passBytes(m)-6*largest, 1)
+	return max(limit/int64(s.here)-s.passBytes(m)-savedCopies*largest, 1)
 }
+
+// savedCopies are the bytes per number of the largest weight that saving takes. leastState are those
+// that streaming takes as well, for the weight, its gradient and the optimizer's state.
+const savedCopies, leastState = 6, 6 + 3*weightBytes
 
 // showState logs how much of the training state fits into memory.
 func (s *student) showState(limit int64) {
@@ -193,9 +197,12 @@ func (s *student) trainedBytes() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	const side, value, gradient = 4096, 4, 4
-	return value + gradient + opt.StateBytes(side, side)/(side*side), nil
+	const side = 4096
+	return weightBytes + gradientBytes + opt.StateBytes(side, side)/(side*side), nil
 }
+
+// weightBytes and gradientBytes are the bytes of a number that trains, and of its gradient.
+const weightBytes, gradientBytes = 4, 4
 
 // programBytes is the memory of the program, the tokenizer and the Go runtime that the other
 // estimates of this package omit: 21 MiB of anonymous memory and 6 MiB of mapped pages that the run
@@ -272,12 +279,21 @@ func (s *student) passBytes(m *meta.Model) int64 {
 	if !ok {
 		return 0
 	}
-	blocks, tokens := blocksOf(m), s.batchTokens()
-	logits := min(tokens*int64(root.Vocab), 22<<20)
+	blocks := blocksOf(m)
+	return s.batchTokens()*(2*activationBytes(m, s.magnitudes())/max(blocks, 1)+4*(blocks+4)*int64(root.Hidden)) + s.logitBytes(m)
+}
+
+// logitBytes estimates the memory of the logits that a loss holds at a time, and of their gradients.
+func (s *student) logitBytes(m *meta.Model) int64 {
+	root, ok := m.Root.Spec.(*meta.CausalLMSpec)
+	if !ok {
+		return 0
+	}
+	logits := min(s.batchTokens()*int64(root.Vocab), 22<<20)
 	if rows := s.logitRows(m); rows > 0 {
 		logits = min(logits, rows*int64(root.Vocab))
 	}
-	return tokens*(2*activationBytes(m, s.magnitudes())/max(blocks, 1)+4*(blocks+4)*int64(root.Hidden)) + 2*4*logits
+	return 2 * 4 * logits
 }
 
 // blocksOf returns the number of a model's blocks.

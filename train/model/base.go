@@ -48,7 +48,7 @@ type base struct {
 
 // newBase finds the frozen parameters in a checkpoint. It reads no weights.
 func newBase(m *meta.Model, p *nn.Program, binding *loader.Binding, frozen map[*meta.Param]bool, o options) (*base, error) {
-	b := &base{meta: m, program: p, binding: binding, frozen: frozen, stacks: map[*meta.Module]bool{}, place: o.place}
+	b := &base{meta: m, program: p, binding: binding, frozen: frozen, place: o.place}
 	if o.headless {
 		b.leaveHead()
 	}
@@ -57,14 +57,20 @@ func newBase(m *meta.Model, p *nn.Program, binding *loader.Binding, frozen map[*
 			return nil, err
 		}
 	}
-	for _, u := range p.Units {
+	b.findStacks()
+	return b, b.open()
+}
+
+// findStacks finds the stacks of experts with frozen parameters.
+func (b *base) findStacks() {
+	b.stacks = map[*meta.Module]bool{}
+	for _, u := range b.program.Units {
 		for _, n := range u.Experts {
 			for _, q := range n.Module.Params {
-				b.stacks[n.Module] = b.stacks[n.Module] || frozen[q.Resolve()]
+				b.stacks[n.Module] = b.stacks[n.Module] || b.frozen[q.Resolve()]
 			}
 		}
 	}
-	return b, b.open()
 }
 
 // open creates the store if there is none. The caller must hold mu.

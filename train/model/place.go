@@ -6,6 +6,7 @@ import (
 
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/internal/backend/cpu"
+	"github.com/heftai/heft/internal/nn"
 	"github.com/heftai/heft/internal/residency"
 	"github.com/heftai/heft/internal/stored"
 	"github.com/heftai/heft/loader"
@@ -190,9 +191,7 @@ func (p *placement) list(b *base) ([]placed, error) {
 					if q = q.Resolve(); !b.frozen[q] {
 						continue
 					}
-					tensors := b.binding.Tensors(q)
-					halves := len(q.Shape) == 2 && len(tensors) > 0 && tensors[0].Quant == nil && tensors[0].Tensor.DType == meta.BFloat16
-					if err := add(paths[q], bytesOf(tensors), i, m.Kind == meta.KindEmbedding, halves); err != nil {
+					if err := add(paths[q], b.bytesOf(q), i, m.Kind == meta.KindEmbedding, b.packable(q)); err != nil {
 						return nil, err
 					}
 				}
@@ -207,7 +206,7 @@ func (b *base) expertBytes(m *meta.Module) (count int, bytes int64) {
 	for _, q := range m.Params {
 		if q = q.Resolve(); b.frozen[q] {
 			count = q.Shape[0]
-			bytes += bytesOf(b.binding.Tensors(q))
+			bytes += b.bytesOf(q)
 		}
 	}
 	return count, bytes/int64(max(count, 1)) + 2*pageBytes*int64(len(m.Params))
@@ -216,13 +215,25 @@ func (b *base) expertBytes(m *meta.Module) (count int, bytes int64) {
 // pageBytes is the alignment of direct reads.
 const pageBytes = 4096
 
-// bytesOf returns the maximum memory for tensors that are read with direct I/O.
-func bytesOf(list []loader.BoundTensor) (n int64) {
-	for _, t := range list {
+// bytesOf returns the maximum memory for a parameter that is read with direct I/O.
+func (b *base) bytesOf(p *meta.Param) (n int64) {
+	if b.binding == nil {
+		return p.Bytes() + 2*pageBytes
+	}
+	for _, t := range b.binding.Tensors(p) {
 		piece := stored.New(t)
 		n += piece.Size + 2*pageBytes*int64(len(piece.Ranges))
 	}
 	return n
+}
+
+// packable reports whether a parameter is a bfloat16 matrix, which can be packed.
+func (b *base) packable(p *meta.Param) bool {
+	if b.binding == nil || len(p.Shape) != 2 {
+		return false
+	}
+	tensors := b.binding.Tensors(p)
+	return len(tensors) > 0 && tensors[0].Quant == nil && tensors[0].Tensor.DType == meta.BFloat16
 }
 
 // A division describes how much stays in memory if no unit streams more than most bytes.
@@ -358,4 +369,22 @@ func (p *placement) open(b *base) (*residency.Store, plan, error) {
 		s.Budget(out.resident)
 	}
 	return s, out, err
+}
+
+// LeastFrozen returns the minimum memory, in bytes, for the parameters of m if all of them are
+// frozen and stream from disk: the Minimum of [Model.FrozenMemory] with [MaxMemory]. Without a
+// binding, it counts the dtypes of m's config. It reads no weights.
+func LeastFrozen(m *meta.Model, binding *loader.Binding) (int64, error) {
+	program, err := nn.Compile(m.Root)
+	if err != nil {
+		return 0, fmt.Errorf("model: %w", err)
+	}
+	frozen := map[*meta.Param]bool{}
+	for _, p := range m.Root.AllParams() {
+		frozen[p.Resolve()] = true
+	}
+	b := &base{meta: m, program: program, binding: binding, frozen: frozen, place: placement{limit: 1}}
+	b.findStacks()
+	out, err := b.place.plan(b)
+	return out.minimum, err
 }
