@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/heftai/heft/internal/cmdline"
 	"github.com/heftai/heft/internal/collective/tcp"
+	"github.com/heftai/heft/train/finetune"
 )
 
 // worldFlags configure which ranks run where.
@@ -135,6 +137,9 @@ func (c *worldFlags) start(processes int, program, env []string, own bool, out c
 		}
 	}
 	local := processes / c.NumMachines
+	if err := finetune.CheckRanks(local); err != nil {
+		return misuse(err)
+	}
 	var ranks []*exec.Cmd
 	var lines sync.Mutex
 	var copying []*prefixed
@@ -232,17 +237,38 @@ func rankCommand(ctx context.Context, dir string, args []string, diag io.Writer)
 	} else if info, err := os.Stat(args[0]); (err != nil || !info.IsDir()) && !strings.HasSuffix(args[0], ".go") {
 		path, err := exec.LookPath(args[0])
 		if err != nil {
-			return nil, cmdline.Misuse(err)
+			return nil, notProgram(args[0], err)
 		}
 		return append([]string{path}, args[1:]...), nil
+	} else if err != nil {
+		return nil, notProgram(args[0], err)
 	}
 	bin := filepath.Join(dir, "program")
 	build := exec.CommandContext(ctx, "go", "build", "-o", bin, args[0])
 	build.Stdout, build.Stderr = diag, diag
 	if err := build.Run(); err != nil {
-		return nil, fmt.Errorf("go build %s: %w", args[0], err)
+		if errors.Is(err, exec.ErrNotFound) {
+			return nil, cmdline.Misusef("got the Go program %s, but there is no go command to build it: install Go, or launch a built program", args[0])
+		}
+		return nil, fmt.Errorf("building %s failed, as go build says above: %w; want a Go file, or a folder of a main package in a module", args[0], err)
 	}
 	return append([]string{bin}, args[1:]...), nil
+}
+
+// notProgram returns the error for a PROGRAM that cannot be started because of err.
+func notProgram(name string, err error) error {
+	_, there := os.Stat(name)
+	switch {
+	case strings.HasSuffix(name, ".py"):
+		return cmdline.Misusef("got the Python script %s, want a Go program: use accelerate launch %s, or train launch python %s for a script that reads RANK and WORLD_SIZE", name, name, name)
+	case there != nil && (strings.ContainsRune(name, filepath.Separator) || strings.HasSuffix(name, ".go")):
+		return cmdline.Misusef("there is no program %s: want a program, a Go file, or a folder of Go files", name)
+	case errors.Is(err, fs.ErrPermission):
+		return cmdline.Misusef("%s is not executable: run chmod +x %s, or launch a built program", name, name)
+	case there == nil:
+		return cmdline.Misusef("there is no program %s in $PATH: for the file in this folder, use ./%s", name, name)
+	}
+	return cmdline.Misusef("there is no program %s in $PATH or in this folder: want a program, a Go file, or a folder of Go files", name)
 }
 
 // grace is the time that ranks have to end by themselves after one has failed.

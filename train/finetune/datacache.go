@@ -70,7 +70,7 @@ func (r *report) useless(sequence int) string {
 	case r.Cut > 0:
 		return fmt.Sprintf("has only texts whose first %d tokens have none to learn: use a higher --sequence, or --learn-prompt", sequence)
 	}
-	return "has no answers: use --learn-prompt to learn the other messages"
+	return "has no answers, or only empty ones: use --learn-prompt to learn prompts and user messages"
 }
 
 // errCache is an error of the cache. The data may still be usable.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"slices"
 	"strings"
@@ -52,15 +53,18 @@ func textsOf[S any](s sampleSet[S], measure func(S) (length, tokens int)) (*text
 
 // read reads and tokenises the data.
 func (j *job) read() error {
-	tokenizer, err := openTokenizer(j.model)
-	if err != nil {
-		return err
-	}
 	config, err := readConfig(j.model)
+	if errors.Is(err, fs.ErrNotExist) {
+		return misusef("--model %s: %w: want a folder with config.json, tokenizer.json and the weights", j.model, err)
+	}
 	if err != nil {
 		return err
 	}
 	if err := j.fitContext(config); err != nil {
+		return err
+	}
+	tokenizer, err := openTokenizer(j.model)
+	if err != nil {
 		return err
 	}
 	o := data.TextOptions{LearnPrompt: j.LearnPrompt, LastAnswer: j.LastAnswer}

@@ -42,7 +42,11 @@ func openTokenizer(path string) (tokenizer *data.Tokenizer, err error) {
 		}
 		return tokenizer, err
 	}
-	return data.OpenTokenizer(path)
+	tokenizer, err = data.OpenTokenizer(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, misusef("%w (--model needs the files of its tokenizer in the folder, such as tokenizer.json)", err)
+	}
+	return tokenizer, err
 }
 
 // checkGGUF rejects options that a GGUF file does not support.

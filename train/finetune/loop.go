@@ -75,7 +75,8 @@ func (c *job) checkResume() error {
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if latest, err := train.LatestCheckpoint(c.Resume); err == nil {
+	latest, err := train.LatestCheckpoint(c.Resume)
+	if named, _ := filepath.Match(checkpointNames, filepath.Base(latest)); err == nil && named {
 		return misusef("--resume %s: got a folder of checkpoints, want one of them, such as --resume %s; --output %s with --resume auto takes the last one", c.Resume, latest, c.Resume)
 	}
 	return misusef("--resume %s: got no checkpoint there, want a folder checkpoint-N of a run; --resume auto takes the last one in --output, or starts again", c.Resume)

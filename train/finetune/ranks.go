@@ -17,6 +17,9 @@ func (j *job) findWorld() error {
 		return misuse(err)
 	}
 	if ranks == 0 {
+		if err := CheckRanks(j.NumProcesses); err != nil {
+			return err
+		}
 		j.ranks = max(1, j.NumProcesses)
 		j.here = j.ranks
 		return nil
@@ -27,6 +30,18 @@ func (j *job) findWorld() error {
 	j.process, j.ranks, j.here = true, ranks, here
 	if os.Getenv("GOMAXPROCS") != "" && j.threads == 0 { // the launcher has divided the processors
 		j.threads = runtime.GOMAXPROCS(0)
+	}
+	return nil
+}
+
+// ranksPerProcessor limits the ranks of a machine. Counting processors as at least 8 lets small
+// machines test large worlds.
+const ranksPerProcessor = 4
+
+// CheckRanks returns a [UsageError] if a machine is to run many more ranks than it has processors.
+func CheckRanks(ranks int) error {
+	if most := ranksPerProcessor * max(8, runtime.NumCPU()); ranks > most {
+		return misusef("got %d ranks for this machine, whose number of processors is %d, want at most %d: use a smaller --num-processes, or more machines", ranks, runtime.NumCPU(), most)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ func TestDataWithoutTokensSaysWhy(t *testing.T) {
 		"data.jsonl has no records": "\n",
 		"data.jsonl has only texts whose first 64 tokens have none to learn: use a higher --sequence": `{"prompt": "` + strings.Repeat("word ", 300) + `", "completion": "yes"}`,
 		"--data-weights leave less than one record":                                                   `{"prompt": "are you there?", "completion": "yes"}`,
-		"data.jsonl has no answers: use --learn-prompt":                                               `{"messages": [{"role": "user", "content": "hi"}]}`,
+		"data.jsonl has no answers, or only empty ones: use --learn-prompt":                           `{"messages": [{"role": "user", "content": "hi"}]}`,
 	} {
 		file := filepath.Join(t.TempDir(), "data.jsonl")
 		if err := os.WriteFile(file, []byte(records+"\n"), 0o600); err != nil {
