@@ -56,13 +56,16 @@ func (h heapLimit) follow(m *dispatch.Model) {
 	})
 }
 
-// heapBytes returns the limit of Go's memory on a host where Go already uses used bytes. over is
-// the excess of the limit over the plan's part for Go and its free memory.
+// heapBytes returns the limit of Go's memory on a host where Go already uses used bytes. The limit
+// leaves room for garbage, an eighth of the memory for requests, and up to a quarter if the plan
+// has free memory for it. over is the excess of the limit over the plan's part for Go and its free
+// memory.
 func heapBytes(host devicemap.DevicePlan, used int64) (limit, over int64) {
 	planned := host.RuntimeBytes + host.RequestBytes - heapMargin
-	free := max(0, host.LimitBytes-host.Used())
-	limit = max(planned, used+host.RequestBytes*5/4)
-	return limit, max(0, limit-planned-free)
+	room := planned + max(0, host.LimitBytes-host.Used())
+	least, most := used+host.RequestBytes*9/8, used+host.RequestBytes*5/4
+	limit = max(planned, least, min(most, room))
+	return limit, max(0, limit-room)
 }
 
 // restore restores the limit before limitHeap, for programs that continue.

@@ -251,12 +251,19 @@ func codingLine(c *dispatch.Coding, gain float64) string {
 	return fmt.Sprintf("compress: weights of %.1f GB are coded in %.1f GB, exactly%s%s\n", float64(c.PlainBytes)/gb, float64(c.Bytes)/gb, where, from)
 }
 
-// fitLine names the flags that keep all weights in memory. Each is sufficient alone.
+// fitLine describes the flags that would keep all weights in memory.
 func fitLine(f *dispatch.Fit) string {
 	if f == nil {
 		return ""
 	}
-	var flags []string
+	return "all weights fit in memory with " + strings.Join(fitFlags(f), ", or ") + "\n"
+}
+
+// fitFlags returns the flags of which each alone would keep all weights in memory.
+func fitFlags(f *dispatch.Fit) (flags []string) {
+	if f == nil {
+		return nil
+	}
 	if f.Context > 0 {
 		flags = append(flags, fmt.Sprintf("--max-model-len %d", f.Context))
 	}
@@ -266,8 +273,7 @@ func fitLine(f *dispatch.Fit) string {
 	if f.Quantize != meta.QuantNone {
 		flags = append(flags, "--quantize "+f.Quantize.String())
 	}
-	flags = append(flags, "--max-memory cpu="+limitText(f.LimitBytes))
-	return "all weights fit in memory with " + strings.Join(flags, ", or ") + "\n"
+	return append(flags, "--max-memory cpu="+limitText(f.LimitBytes))
 }
 
 // limitText formats a limit for --max-memory: in GiB if rounding to GiB matters little, otherwise

@@ -90,10 +90,17 @@ func parseRate(text string) (float64, error) {
 
 // helpLine describes what would make the model faster.
 func helpLine(r *dispatch.Report) string {
-	if len(r.Helps) == 0 || r.Predicted.TokensPerSecond == nil {
-		return ""
+	if choices := helpChoices(r); choices != nil {
+		return "what would help most: " + strings.Join(choices, "; ") + "\n"
 	}
-	var parts []string
+	return ""
+}
+
+// helpChoices returns the changes that would make the model faster, with the predicted speeds.
+func helpChoices(r *dispatch.Report) (choices []string) {
+	if r.Predicted.TokensPerSecond == nil {
+		return nil
+	}
 	for _, h := range r.Helps {
 		what := "--quantize " + h.Format
 		switch {
@@ -102,9 +109,9 @@ func helpLine(r *dispatch.Report) string {
 		case h.Compress != "":
 			what = fmt.Sprintf("--compress %s (the same answers, %s in --cache-dir)", h.Compress, devicemap.FormatSize(h.KeptBytes))
 		}
-		parts = append(parts, fmt.Sprintf("%s: %s → %s tokens/s", what, figure(*r.Predicted.TokensPerSecond), figure(h.TokensPerSecond)))
+		choices = append(choices, fmt.Sprintf("%s: %s → %s tokens/s", what, figure(*r.Predicted.TokensPerSecond), figure(h.TokensPerSecond)))
 	}
-	return "what would help most: " + strings.Join(parts, "; ") + "\n"
+	return choices
 }
 
 func known(s dispatch.MachineSpeed, err error) dispatch.MachineSpeed {

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/heftai/heft/api/generate"
 	"github.com/heftai/heft/devicemap"
 	"github.com/heftai/heft/dispatch"
 )
@@ -14,6 +15,7 @@ import (
 // model is loaded and the server has been idle for a moment. A request interrupts the measurement,
 // which is repeated later. No speeds are predicted before it is complete.
 type reporter struct {
+	name   string // of the model
 	model  *dispatch.Model
 	asked  dispatch.Options // from which the plan was made
 	probe  func(context.Context) (dispatch.MachineSpeed, error)
@@ -37,14 +39,15 @@ const (
 )
 
 // newReporter returns a reporter of a model with the given plan, made for the options asked.
-func newReporter(model *dispatch.Model, g *generate.Model, plan devicemap.Plan, asked dispatch.Options) *reporter {
+func newReporter(l *loaded, plan devicemap.Plan, asked dispatch.Options) *reporter {
+	model, g := l.model, l.generator
 	host := plan.Device(devicemap.CPU)
 	room := max(host.LimitBytes-host.Used(), leastRoom) // bytes that the plan leaves free
 	report := dispatch.NewReport(plan)
 	report.MaxModelLen = model.KV().Capacity
 	model.Expect(report.Predicted)
 	return &reporter{
-		model: model, asked: asked, settle: settled, report: report,
+		name: l.name, model: model, asked: asked, settle: settled, report: report,
 		probe: func(ctx context.Context) (dispatch.MachineSpeed, error) {
 			if model.Status().MemoryLimit < host.LimitBytes { // the limit has fallen
 				return model.Probe(ctx, leastRoom)
@@ -122,7 +125,34 @@ func (r *reporter) measure(ctx context.Context) bool {
 	r.mu.Lock()
 	r.report = &next
 	r.mu.Unlock()
+	noteSpeeds(r.name, &next)
 	return true
+}
+
+// noteStreaming logs how much each token reads from the disk, and the flags of which each alone
+// would keep all weights in memory.
+func noteStreaming(model string, r *dispatch.Report) {
+	if r.Plan.DiskBytesPerToken == 0 {
+		return
+	}
+	about := []any{"model", model, "token_reads", devicemap.FormatSize(r.Plan.DiskBytesPerToken)}
+	if flags := fitFlags(r.FitsWith); flags != nil {
+		about = append(about, "all_fit_with", strings.Join(flags, ", or "))
+	}
+	slog.Info("weights stream from the disk", about...)
+}
+
+// noteSpeeds logs the predicted speed of a model that streams, and what would make it faster.
+func noteSpeeds(model string, r *dispatch.Report) {
+	speed := r.Predicted.TokensPerSecond
+	if r.Plan.DiskBytesPerToken == 0 || speed == nil {
+		return
+	}
+	about := []any{"model", model, "tokens_per_second", figure(*speed)}
+	if choices := helpChoices(r); choices != nil {
+		about = append(about, "faster_with", strings.Join(choices, "; "))
+	}
+	slog.Info("predicted for this machine", about...)
 }
 
 // now returns the current plan, with predicted speeds and those measured so far.

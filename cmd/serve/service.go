@@ -237,9 +237,10 @@ func (c *runCmd) bind(ctx context.Context, d *draft, plan devicemap.Plan, option
 	if c.Draft == "" {
 		noteModules(d)
 	}
-	l.report = newReporter(l.model, l.generator, plan, besideDraft(d.options, plan, d.self))
+	l.report = newReporter(l, plan, besideDraft(d.options, plan, d.self))
 	l.report.report.SelfDraft, l.report.report.FitsWith = d.offered, fitBeside(d.planner, l.report.asked, plan, d.self)
 	l.report.report.KVTokens = options.KVTokens // no request reads it yet
+	noteStreaming(l.name, l.report.report)
 	return l, nil
 }
 
