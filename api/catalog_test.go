@@ -322,6 +322,35 @@ func TestModelsComeAndGoUnderLoad(t *testing.T) {
 	wait.Wait()
 }
 
+// TestNoOtherModelIsLoadedWhileOneBecomesReady: a model that began to load just before another was ready could not make
+// room, because that other one took memory but was not yet known as loaded. Its requests got 503.
+func TestNoOtherModelIsLoadedWhileOneBecomesReady(t *testing.T) {
+	s := newShelf(t, generate.ModelsOptions{}, nil, func(ctx context.Context, s *shelf, name string) error {
+		if name == "a" {
+			return nil
+		}
+		_, err := s.models.MakeRoom(ctx, true)
+		return err
+	}, "a", "b")
+	var wait sync.WaitGroup
+	var once sync.Once
+	s.models.OnLoad(func(*generate.Model) {
+		once.Do(func() {
+			wait.Go(func() {
+				if status, body := s.text("POST", "/v1/completions", ask("b")); status != http.StatusOK {
+					t.Errorf("b: %d %s", status, body)
+				}
+			})
+			within(t, "loading", func() bool { return s.states()["b"] == "loading" })
+			time.Sleep(20 * time.Millisecond) // b would have failed within it
+		})
+	})
+	if status, body := s.text("POST", "/v1/completions", ask("a")); status != http.StatusOK {
+		t.Errorf("a: %d %s", status, body)
+	}
+	wait.Wait()
+}
+
 // TestAModelWithoutATimeWasCreatedInYear1: /v1/models showed -62135596800 for the embedded demo model.
 func TestAModelWithoutATimeWasCreatedInYear1(t *testing.T) {
 	models := generate.NewCatalog(generate.ModelsOptions{})

@@ -221,19 +221,19 @@ func (ms *Models) begin(e *entry) {
 	e.state, e.err, e.done, e.cancel = ModelLoading, nil, make(chan struct{}), cancel
 	ms.loaders.Go(func() {
 		defer cancel()
-		opened, err := ms.open(ctx, e)
-		ms.finish(e, opened, err)
+		select {
+		case <-ms.work: // no other model is being loaded or unloaded
+			opened, err := ms.open(ctx, e)
+			ms.finish(e, opened, err)
+			ms.work <- struct{}{} // only now, because MakeRoom does not find e before
+		case <-ctx.Done():
+			ms.finish(e, nil, ctx.Err())
+		}
 	})
 }
 
-// open loads e when no other model is being loaded or unloaded.
+// open loads e. The caller holds ms.work.
 func (ms *Models) open(ctx context.Context, e *entry) (*Opened, error) {
-	select {
-	case <-ms.work:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer func() { ms.work <- struct{}{} }()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
