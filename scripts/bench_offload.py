@@ -179,6 +179,9 @@ class Bench:
         coded = measure("exact")
         yield (f"{name}: seconds per token, coded weights", "shown", f"{1 / coded['decode_tokens_per_second']:.2f}, reads "
                f"{coded['disk_bytes_per_token'] / 1e9:.2f} GB", True)
+        auto = measure("auto")
+        yield (f"{name}: seconds per token, default flags", "shown", f"{1 / auto['decode_tokens_per_second']:.2f}, reads "
+               f"{auto['disk_bytes_per_token'] / 1e9:.2f} GB", True)
         out = measure("none")
         seconds, read = 1 / out["decode_tokens_per_second"], out["disk_bytes_per_token"]
         yield (f"{name}: seconds per token, as stored", "shown", f"{seconds:.2f}, reads {read / 1e9:.2f} GB of {size_of(folder) / 1e9:.2f}", True)
