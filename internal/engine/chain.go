@@ -76,7 +76,7 @@ func (c *chain) Ready() bool {
 }
 
 // Kernels returns the first module's.
-func (c *chain) Kernels() dispatch.Kernels { return dispatch.Kernels{Variant: variant(c.Model)} }
+func (c *chain) Kernels() dispatch.Kernels { return kernelsOf(c.Model) }
 
 // Context returns the shortest context of the modules.
 func (c *chain) Context() int {

@@ -19,6 +19,7 @@ type choice struct {
 	src           sample.Source
 	constraint    Constraint   // nil if any id may follow
 	mask          []uint64     // the constraint's mask for the next token; nil if not computed yet
+	drawn         drawn        // the next token, if drawAll has chosen it
 	unscored      int          // forced tokens at the end of tokens whose log-probability is unknown
 	seq           Sequence     // nil unless running
 	restoring     *atomic.Bool // nil unless the prefix is being read; true when it is read

@@ -54,7 +54,7 @@ func newDrafter(m Model) drafter {
 	if m == nil {
 		return drafter{}
 	}
-	d := drafter{model: m, vocab: m.Vocab(), width: joins(m), sampler: sample.New(m.Vocab(), variant(m)), right: [2]float64{firstRight}, pause: again}
+	d := drafter{model: m, vocab: m.Vocab(), width: joins(m), sampler: sample.New(m.Vocab(), kernelsOf(m).Variant), right: [2]float64{firstRight}, pause: again}
 	if d.length = firstLength; d.width > 0 {
 		d.right = [2]float64{firstUnread, firstRead}
 	}

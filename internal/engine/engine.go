@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/heftai/heft/dispatch"
-	"github.com/heftai/heft/internal/sample"
 )
 
 // Options are the limits of an Engine. The zero value of each field means its default.
@@ -100,7 +99,7 @@ type Engine struct {
 
 	// Used only by the engine's goroutine:
 	fixed          func(draft bool) time.Duration // durations of passes for tests; nil: measured
-	sampler        *sample.Sampler
+	samplers       samplers
 	running        []*choice // oldest first
 	waiting        []*choice // oldest first
 	ticket         uint64
@@ -124,18 +123,19 @@ type Engine struct {
 	adapterRoom atomic.Bool // another model may have freed some
 }
 
-// variant returns the kernel variant of model, or "" if it is unknown.
-func variant(model Model) string {
+// kernelsOf returns the threads and the kernel variant of model, or 0 and "" if they are unknown.
+func kernelsOf(model Model) dispatch.Kernels {
 	if m, ok := model.(interface{ Kernels() dispatch.Kernels }); ok {
-		return m.Kernels().Variant
+		return m.Kernels()
 	}
-	return ""
+	return dispatch.Kernels{}
 }
 
 // New starts an engine on model. The caller must not use model until Close has returned.
 func New(model Model, options Options) *Engine {
 	e := &Engine{model: model, options: options.withDefaults(model.Limits()), vocab: model.Vocab(),
-		clients: map[string]*client{}, wake: make(chan struct{}, 1), restored: make(chan struct{}, 1), exited: make(chan struct{}), sampler: sample.New(model.Vocab(), variant(model))}
+		clients: map[string]*client{}, wake: make(chan struct{}, 1), restored: make(chan struct{}, 1), exited: make(chan struct{})}
+	e.samplers.start(model)
 	kv := model.KV()
 	e.drafter = newDrafter(options.Draft)
 	e.limit = model.Context()
@@ -257,6 +257,7 @@ func (e *Engine) wakeUp() {
 // run is the engine's goroutine, which owns its state.
 func (e *Engine) run() {
 	defer close(e.exited)
+	defer e.samplers.close()
 	defer e.cancel()
 	for e.ctx.Err() == nil {
 		e.receive()

@@ -86,7 +86,7 @@ func (e *Engine) scoreForced(c *choice, at int, values []float32) error {
 		}
 		ev := Event{Choice: c.index, Token: c.tokens[first]}
 		var err error
-		if ev.LogProb, ev.Top, err = e.sampler.LogProbs(c.stream.top(r.TopLogProbs), values[:e.vocab], ev.Token, r.TopLogProbs); err != nil {
+		if ev.LogProb, ev.Top, err = e.samplers.first.LogProbs(c.stream.top(r.TopLogProbs), values[:e.vocab], ev.Token, r.TopLogProbs); err != nil {
 			return fmt.Errorf("engine: token %d: %w", first-c.prompt, err)
 		}
 		c.unscored--

@@ -18,6 +18,9 @@ func (e *Engine) forward() {
 	e.passed = e.took(begin, false)
 	step := StepStats{Rows: len(e.rows), Duration: e.passed}
 	before, tokens, sum := e.totals.generated, 0, guessed{}
+	if err == nil {
+		e.drawAll(logits)
+	}
 	for i, c := range e.planned {
 		n := len(e.rows[i].Tokens)
 		tokens += n
@@ -35,6 +38,7 @@ func (e *Engine) forward() {
 		if err := e.take(c, i, logits, now); err != nil {
 			e.fail(c.stream, err)
 		}
+		c.drawn = drawn{} // of a choice that did not take it
 		sum.add(c, int(e.totals.accepted-right))
 	}
 	e.totals.prompt += int64(step.PromptTokens)
@@ -158,7 +162,7 @@ func (e *Engine) scorePrompt(c *choice, at int, values []float32) error {
 			continue // known from before a preemption
 		}
 		id := c.tokens[at+1]
-		own, top, err := e.sampler.LogProbs(c.stream.top(r.TopPrompt), values[:e.vocab], id, r.TopPrompt)
+		own, top, err := e.samplers.first.LogProbs(c.stream.top(r.TopPrompt), values[:e.vocab], id, r.TopPrompt)
 		if err != nil {
 			return fmt.Errorf("engine: prompt token %d: %w", at+1, err)
 		}
@@ -211,7 +215,7 @@ type explainer interface{ Explain(error) error }
 // next chooses a token. It computes log-probabilities first, from the unmodified logits.
 func (e *Engine) next(c *choice, logits []float32) (Event, error) {
 	s, r := c.stream, &c.stream.request
-	id, err := e.sampler.Next(&r.Params, &c.src, c.choosable(), logits)
+	id, err := e.draw(c, logits)
 	if err == nil {
 		err = c.accept(id)
 	}
@@ -220,7 +224,7 @@ func (e *Engine) next(c *choice, logits []float32) (Event, error) {
 	}
 	ev := Event{Choice: c.index, Token: id}
 	if err == nil && r.LogProbs {
-		ev.LogProb, ev.Top, err = e.sampler.LogProbs(s.top(r.TopLogProbs), logits, id, r.TopLogProbs)
+		ev.LogProb, ev.Top, err = e.samplers.first.LogProbs(s.top(r.TopLogProbs), logits, id, r.TopLogProbs)
 	}
 	return ev, err
 }

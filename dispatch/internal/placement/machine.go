@@ -13,7 +13,7 @@ const RuntimeBytes = 64 << 20
 
 // These bounds estimate the Go memory of a model, which a plan adds to RuntimeBytes. Tokenizers
 // of 128256 to 262144 tokens keep 62 to 107 bytes per token, and reading them takes as much
-// again.
+// again. Then samplers take up to 80 bytes per token.
 const (
 	tokenBytes  = 256       // per token of the tokenizer
 	matrixBytes = 512       // per parameter, or per expert of a stack, for its description and state
