@@ -91,7 +91,11 @@ func (s *Store) files(folder string) (all []found, err error) {
 			skip(path, err)
 			continue
 		}
-		all = append(all, found{&object{key: k, size: s.cost(int(info.Size()) - headerBytes)}, info.ModTime()})
+		used := info.ModTime()
+		if time.Until(used) > time.Minute { // from before the clock was set back: what is used now is younger
+			used = time.Time{}
+		}
+		all = append(all, found{&object{key: k, size: s.cost(int(info.Size()) - headerBytes)}, used})
 	}
 	return all, err
 }

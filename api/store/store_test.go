@@ -201,7 +201,14 @@ func TestADamagedFileIsSkippedWithALine(t *testing.T) {
 }
 
 // TestTheOrderOfUseSurvives: the objects that a new process drops first are those that were not used.
-func TestTheOrderOfUseSurvives(t *testing.T) {
+func TestTheOrderOfUseSurvives(t *testing.T) { orderOfUse(t, -time.Hour) }
+
+// TestAClockSetBackKeptOldObjects: objects from before the clock was set back stayed, and those used since were dropped.
+func TestAClockSetBackKeptOldObjects(t *testing.T) { orderOfUse(t, time.Hour) }
+
+// orderOfUse stores two objects at a time relative to now, uses one, and checks that the other is dropped.
+func orderOfUse(t *testing.T, stored time.Duration) {
+	t.Helper()
 	dir := t.TempDir()
 	s, err := store.Open(dir, 1<<20)
 	if err != nil {
@@ -213,7 +220,7 @@ func TestTheOrderOfUseSurvives(t *testing.T) {
 		}
 	}
 	for _, path := range files(t, dir) {
-		old := time.Now().Add(-time.Hour)
+		old := time.Now().Add(stored)
 		if err := os.Chtimes(path, old, old); err != nil {
 			t.Fatal(err)
 		}
