@@ -67,6 +67,7 @@ var architectures = []architecture{
 		conventions: graniteHybridConventions, config: graniteHybridConfig, lists: sparse},
 	{name: "granitehybrid", modelType: "granitemoehybrid", names: graniteHybridNames, conventions: graniteHybridConventions, config: graniteHybridConfig, lists: sparse},
 	{name: "granitemoe", modelType: "granitemoe", others: []string{"granitemoeshared"}, names: llamaNames.with(graniteMoENames), conventions: meta.Conventions{RopePairs: true, SeparateGates: true}, config: graniteMoEConfig},
+	{name: "hrm_text", modelType: "hrm_text", names: hrmTextNames, config: hrmTextConfig},
 	{name: "hunyuan-dense", modelType: "hunyuan_v1_dense", names: llamaNames.with(hunyuanNames), config: hunyuanConfig},
 	{name: "hunyuan-moe", modelType: "hunyuan_v1_moe", names: llamaNames.with(hunyuanNames).with(hunyuanMoENames), config: hunyuanMoEConfig},
 	{name: "hy_v3", modelType: "hy_v3", names: llamaNames.with(expertNames).with(deepseekNames).with(hyV3Names), config: hyV3Config},

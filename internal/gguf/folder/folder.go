@@ -27,6 +27,7 @@ type Folder struct {
 
 	arch   *architecture
 	layers int64
+	stack  int64 // number of layers of each stack, if the names have several
 	config []byte
 	from   Source
 
@@ -76,6 +77,9 @@ func Open(m gguf.Metadata, from Source) (*Folder, error) {
 	f.vocabulary = sync.OnceValues(func() (*vocabulary, error) { return readVocabulary(m) })
 	f.tokenizer = sync.OnceValues(func() ([]byte, error) { return f.fromVocabulary(tokenizerFile) })
 	f.Conventions.OutputsFirst = true
+	if len(arch.names.stacks) > 0 {
+		f.stack = k.size(stackKey)
+	}
 	if arch.extras != nil {
 		f.Extras = arch.extras(k)
 	}

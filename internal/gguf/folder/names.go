@@ -68,7 +68,8 @@ var layouts = map[string]Layout{
 // names maps the names of tensors without their endings. Those of blocks are below "blk.N." on the
 // left and the layers on the right. A name with its ending has precedence, and gives the whole name.
 type names struct {
-	layers string // prefix of layer N: "model.layers."
+	layers string   // prefix of layer N: "model.layers."
+	stacks []string // instead of layers: prefixes of stacks, whose layers follow one another
 	whole  map[string]string
 	block  map[string]string
 	// layouts have precedence over those of all architectures.
@@ -108,10 +109,19 @@ func (f *Folder) Tensor(name string) (n Name, ok bool) {
 	if int64(layer) >= f.layers {
 		return f.nextTensor(int64(layer), rest)
 	}
-	if n, ok = f.blockTensor(table.layers+number+".", rest); ok && n.Name == "" {
+	if n, ok = f.blockTensor(f.layerPrefix(int64(layer)), rest); ok && n.Name == "" {
 		n.Name = name // which no model has: listed as unexpected
 	}
 	return n, ok
+}
+
+// layerPrefix returns what the names of a layer's tensors begin with in the folder.
+func (f *Folder) layerPrefix(layer int64) string {
+	prefix := f.arch.names.layers
+	if stacks := f.arch.names.stacks; len(stacks) > 0 {
+		prefix, layer = stacks[min(layer/f.stack, int64(len(stacks)-1))], layer%f.stack
+	}
+	return prefix + strconv.FormatInt(layer, 10) + "."
 }
 
 // scale returns the name of a scale of the weights beside it, which any matrix of a file may have. ok is false for the scale
