@@ -45,6 +45,13 @@ GEMMA3N = dict(BASE, model_type="gemma3n_text", num_hidden_layers=4, head_dim=8,
 WINDOWS = dict(num_hidden_layers=4, sliding_window=8, layer_types=["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"])
 
 
+def without_decays(folder):
+    """Leaves out the decays of lightning attention, which transformers computes."""
+    file = folder / "model.safetensors"
+    tensors = {n: t for n, t in load_file(file).items() if not n.endswith(("_decay", "slope_rate"))}
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
 def as_ling(folder):
     """Gives a glm4_moe model the names of Ling 2.0, whose queries, keys and values are one projection."""
     file = folder / "model.safetensors"
@@ -183,6 +190,13 @@ MODELS = {
                           vision_config=dict(model_type="muse_glimmer_vision", patch_size=2, pos_emb_height=2, pos_emb_width=2, num_attention_heads=1, num_hidden_layers=1,
                                              hidden_size=8, intermediate_size=8),
                           text_config=dict(BASE, **WINDOWS, model_type="muse_glimmer_text", head_dim=8, qk_scale_factor=1.7, output_multiplier=0.5, final_logit_softcapping=20.0)), {}),
+    "minimax-01": (dict(BASE, model_type="minimax", num_hidden_layers=4, head_dim=8, num_local_experts=4, num_experts_per_tok=2, rms_norm_eps=1e-6, block_size=16,
+                        full_attn_alpha_factor=1.5, linear_attn_alpha_factor=1.5, mlp_alpha_factor=1.5, full_attn_beta_factor=1.0, linear_attn_beta_factor=1.0,
+                        mlp_beta_factor=1.0, layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"],
+                        rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
+                   dict(config=dict(architectures=["MiniMaxText01ForCausalLM"], rotary_dim=4, layernorm_full_attention_alpha=1.5, layernorm_linear_attention_alpha=1.5,
+                                    layernorm_mlp_alpha=1.5, layernorm_full_attention_beta=1.0, layernorm_linear_attention_beta=1.0, layernorm_mlp_beta=1.0),
+                        published=without_decays)),
     "hrm_text": (dict({k: v for k, v in BASE.items() if k != "num_key_value_heads"}, model_type="hrm_text", num_layers_per_stack=2, num_hidden_layers=8, head_dim=8, H_cycles=2,
                       L_cycles=1, initializer_range=0.5, embedding_scale=1.5, rope_parameters=dict(ROPE, rope_theta=500.0)),
                  dict(weights=lambda name, p: p.mul_(0.5) if "_module" in name else None)),

@@ -51,7 +51,7 @@ def build(config, seed, change=None):
     model = auto.from_config(made, attn_implementation="eager", experts_implementation="eager", dtype=torch.float32).eval()
     saved = model.state_dict()
     for name, p in list(model.named_parameters()) + [(n, b) for n, b in model.named_buffers() if n in saved and b.is_floating_point()]:
-        if name.endswith(("act_fn.beta", "act_fn.eps")):
+        if name.endswith(("act_fn.beta", "act_fn.eps", "_decay", "slope_rate")):
             continue
         if p.dim() > 1 and p.shape[-1] > 1:
             p.copy_(coarse(p.shape, 1.6 / p.shape[-1] ** 0.5, rng))
@@ -77,6 +77,8 @@ def convert(folder, file, flags, raw):
         classes += cls.__subclasses__()
         if "set_vocab" in cls.__dict__:
             cls.set_vocab = lambda self: self._set_vocab_none()
+        if "_get_suppress_tokens" in cls.__dict__:  # asks the tokenizer
+            cls._get_suppress_tokens = lambda self: None
     gguf.GGUFWriter.add_chat_template = lambda *_: None  # of files that have none, and the converter has one
     load = ModelBase.load_hparams
     if raw:

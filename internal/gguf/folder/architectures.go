@@ -91,6 +91,7 @@ var architectures = []architecture{
 	{name: "mimo2", modelType: "mimo_v2_flash", names: llamaNames.with(expertNames).with(deepseekNames).with(mimoNames), config: mimoConfig, lists: uneven},
 	{name: "minicpm", modelType: "granite", names: llamaNames, conventions: pairs, config: miniCPMConfig},
 	{name: "minicpm3", modelType: "minicpm3", names: llamaNames.with(deepseekNames), config: miniCPM3Config},
+	{name: "minimax-01", modelType: "minimax", names: minimax01Names, config: minimax01Config},
 	{name: "minimax-m2", modelType: "minimax_m2", names: llamaNames.with(mixtralNames).with(minimaxNames), config: minimaxConfig},
 	{name: "minimax-m3", modelType: "minimax_m3_vl_text", names: minimax3Names, conventions: wholeNorms, config: minimax3Config},
 	{name: "mistral3", modelType: "ministral3", when: scalesQueries, names: llamaNames, conventions: pairs, config: ministral3Config},

@@ -72,6 +72,9 @@ type names struct {
 	stacks []string // instead of layers: prefixes of stacks, whose layers follow one another
 	whole  map[string]string
 	block  map[string]string
+	// other has names of the blocks that have the tensor mark.
+	other map[string]string
+	mark  string
 	// layouts have precedence over those of all architectures.
 	layouts map[string]Layout
 }
@@ -109,10 +112,19 @@ func (f *Folder) Tensor(name string) (n Name, ok bool) {
 	if int64(layer) >= f.layers {
 		return f.nextTensor(int64(layer), rest)
 	}
+	if to, ok := table.other[strings.TrimSuffix(rest, ending)]; ok && f.has("blk."+number+"."+table.mark) {
+		return Name{Name: f.layerPrefix(int64(layer)) + to + ending}, true
+	}
 	if n, ok = f.blockTensor(f.layerPrefix(int64(layer)), rest); ok && n.Name == "" {
 		n.Name = name // which no model has: listed as unexpected
 	}
 	return n, ok
+}
+
+// has reports whether the file has a tensor.
+func (f *Folder) has(tensor string) bool {
+	_, ok := f.from.Tensor(tensor)
+	return ok
 }
 
 // layerPrefix returns what the names of a layer's tensors begin with in the folder.
