@@ -112,7 +112,7 @@ done
 mkdir -p "$folder/others"
 rm -f "$folder"/others/*
 export CUDASIM_OTHERS=$folder/others CUDASIM_MEMORY=120000000
-start '{"": 0}' --max-memory 0=10GiB
+start '{"": 0}' --max-memory 0=10GiB --max-batch 16 # whose KV cache fits
 first=$server first_at=$at
 if "$folder/serve-cuda" --device-map '{"": 0}' --max-memory 0=10GiB --cache-dir none --port 0 >"$folder/second.log" 2>&1; then
 	echo "check-cuda: two servers have more than the GPU's memory" >&2

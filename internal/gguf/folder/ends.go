@@ -107,7 +107,7 @@ func (v *vocabulary) special(name string) (id int, token string, ok bool, err er
 	return int(n), v.tokens[n], true, nil
 }
 
-// generationConfig makes generation_config.json: the tokens that end an answer.
+// generationConfig makes generation_config.json: the tokens that end an answer, and those that never occur in one.
 func generationConfig(v *vocabulary) ([]byte, error) {
 	c, ends := object{}, []int{}
 	for _, name := range []string{"eos", "eot", "eom"} {
@@ -131,6 +131,13 @@ func generationConfig(v *vocabulary) ([]byte, error) {
 		return nil, err
 	} else if ok {
 		c["bos_token_id"] = id
+	}
+	never, err := v.meta.Ints(ggml + "suppress_tokens")
+	if err != nil {
+		return nil, err
+	}
+	if len(never) > 0 {
+		c["suppress_tokens"] = never
 	}
 	return json.Marshal(c)
 }

@@ -3,6 +3,7 @@ package folder
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/heftai/heft/internal/gguf"
@@ -98,5 +99,15 @@ func TestSpecialTokensOfSentencePieceWereMissing(t *testing.T) {
 	m[ggml+"token_type"] = []int64{2, 1, 1, 1}
 	if got := endsOf(t, m); got != nil {
 		t.Errorf("ends %v of a file that states none", got)
+	}
+}
+
+// TestSuppressedTokensWereChosen: tokens that a file says must not be chosen, as they have no embedding, were.
+func TestSuppressedTokensWereChosen(t *testing.T) {
+	m := vocabularyOf("gpt2", nil, "a", "b", "c")
+	m[ggml+"suppress_tokens"] = []int64{1, 2}
+	text, err := fileOf(m, generationConfig)
+	if err != nil || !strings.Contains(string(text), `"suppress_tokens":[1,2]`) {
+		t.Errorf("got %s, %v", text, err)
 	}
 }
