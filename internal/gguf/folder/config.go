@@ -208,10 +208,7 @@ func (k *keys) queryBias() bool { return k.hasIn("attn_q.bias") || k.hasIn("attn
 const maxLayers = 1 << 12
 
 // has reports whether the file has a tensor.
-func (k *keys) has(tensor string) bool {
-	_, ok := k.from.Tensor(tensor)
-	return ok
-}
+func (k *keys) has(tensor string) bool { return k.from.has(tensor) }
 
 // config makes config.json.
 func (k *keys) config(a *architecture) ([]byte, error) {

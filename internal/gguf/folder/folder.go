@@ -50,6 +50,12 @@ type Source struct {
 	Floats func(t *gguf.Tensor) ([]float64, error)
 }
 
+// has reports whether the file has a tensor.
+func (s Source) has(tensor string) bool {
+	_, ok := s.Tensor(tensor)
+	return ok
+}
+
 // Open derives the folder from the metadata of a file, the first of a split one. Errors name the key.
 func Open(m gguf.Metadata, from Source) (*Folder, error) {
 	if kind, _, err := m.Text(typeKey); err != nil {

@@ -112,28 +112,24 @@ func (f *Folder) Tensor(name string) (n Name, ok bool) {
 	if int64(layer) >= f.layers {
 		return f.nextTensor(int64(layer), rest)
 	}
-	if to, ok := table.other[strings.TrimSuffix(rest, ending)]; ok && f.has("blk."+number+"."+table.mark) {
-		return Name{Name: f.layerPrefix(int64(layer)) + to + ending}, true
+	if to, ok := table.other[strings.TrimSuffix(rest, ending)]; ok && f.from.has("blk."+number+"."+table.mark) {
+		return Name{Name: f.layerPrefix(number, int64(layer)) + to + ending}, true
 	}
-	if n, ok = f.blockTensor(f.layerPrefix(int64(layer)), rest); ok && n.Name == "" {
+	if n, ok = f.blockTensor(f.layerPrefix(number, int64(layer)), rest); ok && n.Name == "" {
 		n.Name = name // which no model has: listed as unexpected
 	}
 	return n, ok
 }
 
-// has reports whether the file has a tensor.
-func (f *Folder) has(tensor string) bool {
-	_, ok := f.from.Tensor(tensor)
-	return ok
-}
-
-// layerPrefix returns what the names of a layer's tensors begin with in the folder.
-func (f *Folder) layerPrefix(layer int64) string {
-	prefix := f.arch.names.layers
-	if stacks := f.arch.names.stacks; len(stacks) > 0 {
-		prefix, layer = stacks[min(layer/f.stack, int64(len(stacks)-1))], layer%f.stack
+// layerPrefix returns what the names of a layer's tensors begin with in the folder. number is the
+// layer as the file writes it.
+func (f *Folder) layerPrefix(number string, layer int64) string {
+	stacks := f.arch.names.stacks
+	if len(stacks) == 0 {
+		return f.arch.names.layers + number + "."
 	}
-	return prefix + strconv.FormatInt(layer, 10) + "."
+	i := min(layer/f.stack, int64(len(stacks)-1))
+	return stacks[i] + strconv.FormatInt(layer-i*f.stack, 10) + "."
 }
 
 // scale returns the name of a scale of the weights beside it, which any matrix of a file may have. ok is false for the scale
