@@ -253,10 +253,10 @@ func codingLine(c *dispatch.Coding, gain float64) string {
 
 // fitLine describes the flags that would keep all weights in memory.
 func fitLine(f *dispatch.Fit) string {
-	if f == nil {
-		return ""
+	if flags := fitFlags(f); flags != nil {
+		return "all weights fit in memory with " + strings.Join(flags, ", or ") + "\n"
 	}
-	return "all weights fit in memory with " + strings.Join(fitFlags(f), ", or ") + "\n"
+	return ""
 }
 
 // fitFlags returns the flags of which each alone would keep all weights in memory.
