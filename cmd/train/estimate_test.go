@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/heftai/heft/internal/testenv"
 )
 
 // estimatedConfig is of a model whose training takes much more memory than the program.
@@ -66,9 +68,8 @@ func peakOf(t *testing.T, args ...string) (peak int64) {
 
 // TestEstimateIsTheMemoryOfARun runs each way with the flags that train estimate names.
 func TestEstimateIsTheMemoryOfARun(t *testing.T) {
-	if _, err := os.Stat("/proc/self/status"); err != nil {
-		t.Skip("needs /proc, which reports the memory of a process")
-	}
+	_, err := os.Stat("/proc/self/status")
+	testenv.Need(t, "proc", err == nil, "/proc, which reports the memory of a process")
 	dir := modelOf(t, estimatedConfig)
 	data := filepath.Join(t.TempDir(), "data.jsonl")
 	if err := os.WriteFile(data, []byte(strings.Repeat(`{"text": "`+strings.Repeat("many words ", 400)+"\"}\n", 8)), 0o600); err != nil {
