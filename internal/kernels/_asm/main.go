@@ -5,7 +5,7 @@
 // c/gemv/avx2_dot.c becomes gemv/avx2_dot_amd64.s, with its Go declarations beside it.
 //
 // Each function of a C file is compiled by clang 19 with the calling convention
-// preserve_none, linked alone at address zero with its constants behind it, and emitted
+// preserve_none, linked alone at address zero with the constants it uses behind it, and emitted
 // as data words in a TEXT block whose arguments are loaded from the Go frame. Because a
 // kernel never moves the stack pointer, its return goes straight to the Go caller and
 // the runtime can unwind from any instruction; a function that touches the stack is
@@ -53,7 +53,7 @@ var exceptions = map[string][]string{
 
 var flags = []string{
 	"-O3", "-ffreestanding", "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-mno-red-zone",
-	"-fno-jump-tables", "-ffunction-sections", "-fomit-frame-pointer", "-fno-math-errno", "-ffp-contract=off",
+	"-fno-jump-tables", "-ffunction-sections", "-fdata-sections", "-fomit-frame-pointer", "-fno-math-errno", "-ffp-contract=off",
 	"-Wall", "-Werror", "-Wno-unused-function", "-Ic",
 }
 
@@ -251,7 +251,7 @@ func (g generator) code(o *object, name string) ([]byte, []span, error) {
 	if err := os.WriteFile(script, []byte(layout), 0o600); err != nil {
 		return nil, nil, err
 	}
-	if _, err := g.tool("ld.lld", "-T", script, "-e", name, "-o", linked, o.path); err != nil {
+	if _, err := g.tool("ld.lld", "--gc-sections", "-T", script, "-e", name, "-o", linked, o.path); err != nil {
 		return nil, nil, err
 	}
 	file, err := elf.Open(linked)

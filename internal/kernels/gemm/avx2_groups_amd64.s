@@ -71,8 +71,6 @@ TEXT ·avx2SpreadBF16(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ n+24(FP), R15
 	PCALIGN $64
 	Q(0x2e66662b7eff854d,0x841f0f,0x72fdc506337dc2c4,0x24047f7ec1c410f0,0x4910c68349ec014d,0xe07fff854df8c783,0xccccccccc377f8c5,0xcccccccccccccccc)
-	QUAD $0x100000000
-	QUAD $0x300000002
 	RET
 
 // func avx2SpreadF16(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
@@ -83,8 +81,6 @@ TEXT ·avx2SpreadF16(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ n+24(FP), R15
 	PCALIGN $64
 	Q(0x2e6666267eff854d,0x841f0f,0x7cc1c406137dc2c4,0x8349ec014d240411,0x854df8c7834910c6,0xccc377f8c5e57fff,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x100000000
-	QUAD $0x300000002
 	RET
 
 // func avx2SpreadF32(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
@@ -95,6 +91,4 @@ TEXT ·avx2SpreadF32(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ n+24(FP), R15
 	PCALIGN $64
 	Q(0x2e6666267eff854d,0x841f0f,0x7cc1c406107cc1c4,0x8349ec014d240411,0x854df8c7834920c6,0xccc377f8c5e57fff,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x100000000
-	QUAD $0x300000002
 	RET

@@ -65,8 +65,7 @@ TEXT ·avx512WidenColumnsBF16(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xf9d6840ffa24447f,0xc84348c5d362ffff,0x10f172487df162dd,0xfb24447f48fed162,0xf9b6820f1cff8348,0x5db5875f162ffff,0x48fed1620000008c,0xf99e840ffc24447f)
 	Q(0xce4348b5d362ffff,0x10f172487df162dd,0xfd24447f48fed162,0xf97e820f1eff8348,0x5db5875f162ffff,0x48fed16200000054,0xf966840ffe24447f,0xc8434885b362ffff)
 	Q(0x10f172487df162dd,0xff24447f48fed162,0xf946820f20ff8348,0x5db5875f162ffff,0x48fed1620000001c,0xfffff930e924047f,0xccccccccc377f8c5,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
+	QUAD $0xccccccccffff0000
 	RET
 
 TEXT avx512WidenColumnsBF16Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -117,8 +116,7 @@ TEXT avx512WidenColumnsBF16Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xf9d6840ffa24447f,0xc84348c5d362ffff,0x10f172487df162dd,0xfb24447f48fed162,0xf9b6820f1cff8348,0x5db5875f162ffff,0x48fed1620000008c,0xf99e840ffc24447f)
 	Q(0xce4348b5d362ffff,0x10f172487df162dd,0xfd24447f48fed162,0xf97e820f1eff8348,0x5db5875f162ffff,0x48fed16200000054,0xf966840ffe24447f,0xc8434885b362ffff)
 	Q(0x10f172487df162dd,0xff24447f48fed162,0xf946820f20ff8348,0x5db5875f162ffff,0x48fed1620000001c,0xfffff930e924047f,0xccccccccc377f8c5,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
+	QUAD $0xccccccccffff0000
 	RET
 
 // func avx512WidenColumnsF16(dst unsafe.Pointer, w unsafe.Pointer, ws int64, rows int64, n int64, ahead int64)
@@ -154,8 +152,6 @@ TEXT ·avx512WidenColumnsF16(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xfffffb98820f0aff,0x62ddc32348edf362,0xffa24441148fdd1,0xd5f362fffffb8384,0x48fdd162ddc62348,0xcff8348fb244411,0xd362fffffb6a820f,0xfdd162ddc02348c5)
 	Q(0x55840ffc24441148,0x2348ddd362fffffb,0x441148fdd162ddc1,0x820f0eff8348fd24,0x48add362fffffb3c,0x1148fdd162ddc323,0xfffb27840ffe2444,0xddc523489dd362ff)
 	Q(0xff24441148fdd162,0xfb0e820f10ff8348,0xc723488dd362ffff,0x24041148fdd162dd,0x77f8c5fffffafbe9,0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512WidenColumnsF16Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -181,8 +177,6 @@ TEXT avx512WidenColumnsF16Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xfffffb98820f0aff,0x62ddc32348edf362,0xffa24441148fdd1,0xd5f362fffffb8384,0x48fdd162ddc62348,0xcff8348fb244411,0xd362fffffb6a820f,0xfdd162ddc02348c5)
 	Q(0x55840ffc24441148,0x2348ddd362fffffb,0x441148fdd162ddc1,0x820f0eff8348fd24,0x48add362fffffb3c,0x1148fdd162ddc323,0xfffb27840ffe2444,0xddc523489dd362ff)
 	Q(0xff24441148fdd162,0xfb0e820f10ff8348,0xc723488dd362ffff,0x24041148fdd162dd,0x77f8c5fffffafbe9,0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512WidenColumnsF32(dst unsafe.Pointer, w unsafe.Pointer, ws int64, rows int64, n int64, ahead int64)
@@ -217,8 +211,6 @@ TEXT ·avx512WidenColumnsF32(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x48fdd162ddc12348,0xcff8348fb244411,0xf362fffffbca820f,0xfdd162ddc32348ed,0xb5840ffc24441148,0x2348ddf362fffffb,0x441148fdd162ddc5,0x820f0eff8348fd24)
 	Q(0x48cdf362fffffb9c,0x1148fdd162ddc723,0xfffb87840ffe2444,0xddc12348bdd362ff,0xff24441148fdd162,0xfb6e820f10ff8348,0xc32348add362ffff,0x24041148fdd162dd)
 	Q(0x77f8c5fffffb5be9,0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512WidenColumnsF32Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -243,8 +235,6 @@ TEXT avx512WidenColumnsF32Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x48fdd162ddc12348,0xcff8348fb244411,0xf362fffffbca820f,0xfdd162ddc32348ed,0xb5840ffc24441148,0x2348ddf362fffffb,0x441148fdd162ddc5,0x820f0eff8348fd24)
 	Q(0x48cdf362fffffb9c,0x1148fdd162ddc723,0xfffb87840ffe2444,0xddc12348bdd362ff,0xff24441148fdd162,0xfb6e820f10ff8348,0xc32348add362ffff,0x24041148fdd162dd)
 	Q(0x77f8c5fffffb5be9,0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512SumPanels(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, c unsafe.Pointer, cs int64, n int64, rows int64, cols int64, add int64)
@@ -291,8 +281,6 @@ TEXT ·avx512SumPanels(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0xf70148017f114a7c,0x616269740cf98348,0x4a7c61620711497c,0x8348f70148014f11,0x6e0c14956760df9,0x11497c6162d8f749,0x157114a7c61621f,0x14dc6014df70148)
 	Q(0xf98348f2418d4cec,0xf9ad850fc1894c0e,0x148c377f8c5ffff,0x48f70148f70148f7,0xf70148f70148f701,0x148f70148f70148,0x48f70148f70148f7,0x77f8c5f70148f701)
 	Q(0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512SumPanelsPlain<>(SB), NOSPLIT|NOFRAME, $0-80
@@ -325,8 +313,6 @@ TEXT avx512SumPanelsPlain<>(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0xf70148017f114a7c,0x616269740cf98348,0x4a7c61620711497c,0x8348f70148014f11,0x6e0c14956760df9,0x11497c6162d8f749,0x157114a7c61621f,0x14dc6014df70148)
 	Q(0xf98348f2418d4cec,0xf9ad850fc1894c0e,0x148c377f8c5ffff,0x48f70148f70148f7,0xf70148f70148f701,0x148f70148f70148,0x48f70148f70148f7,0x77f8c5f70148f701)
 	Q(0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512SumPanels8(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, c unsafe.Pointer, cs int64, n int64, rows int64, cols int64, add int64)
@@ -362,8 +348,6 @@ TEXT ·avx512SumPanels8(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x71620711497c7162,0xf70148014f114a7c,0x71626a7605f98348,0x4a7c71621711497c,0x8348f70148015f11,0x497c7162577406f9,0x77114a7c71622f11,0x7f98348f7014801)
 	Q(0xf74906e0c1494476,0x623f11497c7162d8,0x1480167114a7c71,0x4cec014dc6014df7,0x4c08f98348f8418d,0xfffffc4f850fc189,0x48f70148c377f8c5,0xf70148f70148f701)
 	Q(0x148f70148f70148,0xccccccc377f8c5f7,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512SumPanels8Plain<>(SB), NOSPLIT|NOFRAME, $0-80
@@ -385,8 +369,6 @@ TEXT avx512SumPanels8Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x71620711497c7162,0xf70148014f114a7c,0x71626a7605f98348,0x4a7c71621711497c,0x8348f70148015f11,0x497c7162577406f9,0x77114a7c71622f11,0x7f98348f7014801)
 	Q(0xf74906e0c1494476,0x623f11497c7162d8,0x1480167114a7c71,0x4cec014dc6014df7,0x4c08f98348f8418d,0xfffffc4f850fc189,0x48f70148c377f8c5,0xf70148f70148f701)
 	Q(0x148f70148f70148,0xccccccc377f8c5f7,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512SumPanels4(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, c unsafe.Pointer, cs int64, n int64, rows int64, cols int64, add int64)
@@ -414,8 +396,6 @@ TEXT ·avx512SumPanels4(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0xe1b8482dd262f8b8,0x40c6834940c28349,0x7701f88349c8ff49,0x497cf162d0894997,0x47114a7cf1620f11,0x1f98348f7014801,0x1711497cf1625e7e,0x48015f114a7cf162)
 	Q(0x4b7402f98348f701,0xf1622f11497cf162,0xf701480177114a7c,0xc149387603f98348,0x7cf162d8f74906e0,0x114a7cf1623f1149,0xc6014df701480167,0x48fc418d4cec014d)
 	Q(0x850fc1894c04f983,0xc377f8c5fffffe34,0x148f70148f70148,0xccccccc377f8c5f7,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512SumPanels4Plain<>(SB), NOSPLIT|NOFRAME, $0-80
@@ -429,8 +409,6 @@ TEXT avx512SumPanels4Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0xe1b8482dd262f8b8,0x40c6834940c28349,0x7701f88349c8ff49,0x497cf162d0894997,0x47114a7cf1620f11,0x1f98348f7014801,0x1711497cf1625e7e,0x48015f114a7cf162)
 	Q(0x4b7402f98348f701,0xf1622f11497cf162,0xf701480177114a7c,0xc149387603f98348,0x7cf162d8f74906e0,0x114a7cf1623f1149,0xc6014df701480167,0x48fc418d4cec014d)
 	Q(0x850fc1894c04f983,0xc377f8c5fffffe34,0x148f70148f70148,0xccccccc377f8c5f7,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512SumPanels2(a unsafe.Pointer, as int64, b unsafe.Pointer, bs int64, c unsafe.Pointer, cs int64, n int64, rows int64, cols int64, add int64)
@@ -455,8 +433,6 @@ TEXT ·avx512SumPanels2(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x91622610487cd162,0x7dd2623e2c10487c,0xb8484df262321848,0x62d6b84855f262dc,0xf262017218487dd2,0x484df262ccb8484d,0x834940c28349c5b8,0xf88349c8ff4940c6)
 	Q(0xf162d08949bd7701,0x4a7cf1621f11497c,0x8348f70148015711,0x497cf1622f7e01f9,0x47114a7cf1620f11,0x6e0c149f7014801,0x8d4cec014dc6294d,0x894c02f98348fe41)
 	Q(0xc5fffffef9850fc1,0xf8c5f70148c377f8,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512SumPanels2Plain<>(SB), NOSPLIT|NOFRAME, $0-80
@@ -467,6 +443,4 @@ TEXT avx512SumPanels2Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x91622610487cd162,0x7dd2623e2c10487c,0xb8484df262321848,0x62d6b84855f262dc,0xf262017218487dd2,0x484df262ccb8484d,0x834940c28349c5b8,0xf88349c8ff4940c6)
 	Q(0xf162d08949bd7701,0x4a7cf1621f11497c,0x8348f70148015711,0x497cf1622f7e01f9,0x47114a7cf1620f11,0x6e0c149f7014801,0x8d4cec014dc6294d,0x894c02f98348fe41)
 	Q(0xc5fffffef9850fc1,0xf8c5f70148c377f8,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET

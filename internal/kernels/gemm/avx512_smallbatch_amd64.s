@@ -1262,5 +1262,4 @@ TEXT ·avx512InterleaveTokens(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xf36275760dfe8348,0x7ed162ddc72348cd,0x48fc014924047f49,0xbdd36261740efe83,0x497ed162ddc12348,0x8348fc014924047f,0x488dd3624d760ffe,0x7f497ed162ddc723)
 	Q(0xc58349fc01492404,0x8a850ff0c6834840,0x49c377f8c5fffffb,0xfc0149fc0149fc01,0x149fc0149fc0149,0x49fc0149fc0149fc,0xfc0149fc0149fc01,0x149fc0149fc0149)
 	Q(0xc377f8c5fc0149fc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0xccccccccffff0000
 	RET

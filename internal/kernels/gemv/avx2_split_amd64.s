@@ -28,8 +28,6 @@ TEXT ·avx2MulSplit1(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0xb86de2c41e107cc1,0xaa24140e7dc3c4cb,0xe2c4405e107cc1c4,0x546f7ec1c4cbb86d,0xc410f272edc52024,0x6de2c4205e107cc1,0x24540e7dc3c4cbb8,0x605e107cc1c4aa20)
 	Q(0xc48349cbb86de2c4,0xc0834980ee834940,0xc08548e0c0834840,0x3d840f02c1f6967f,0xca197de3c4ffffff,0xc6f1c5ca58f0c501,0xfac5ca58f0c501d1,0xfac5ca58f2c5d116)
 	Q(0x1ae937048d480f11,0xccccccccccffffff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
 	RET
 
 TEXT avx2MulSplit1Plain<>(SB), NOSPLIT|NOFRAME, $0-80
@@ -39,8 +37,6 @@ TEXT avx2MulSplit1Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0xb86de2c41e107cc1,0xaa24140e7dc3c4cb,0xe2c4405e107cc1c4,0x546f7ec1c4cbb86d,0xc410f272edc52024,0x6de2c4205e107cc1,0x24540e7dc3c4cbb8,0x605e107cc1c4aa20)
 	Q(0xc48349cbb86de2c4,0xc0834980ee834940,0xc08548e0c0834840,0x3d840f02c1f6967f,0xca197de3c4ffffff,0xc6f1c5ca58f0c501,0xfac5ca58f0c501d1,0xfac5ca58f2c5d116)
 	Q(0x1ae937048d480f11,0xccccccccccffffff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
 	RET
 
 // func avx2MulSplit2(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
@@ -79,8 +75,6 @@ TEXT ·avx2MulSplit2(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0xc4c1583841c401c1,0x58b0c501f9197dc3,0xc501f1197dc3c4ff,0xe9197dc3c4f658b0,0x1438c5ed58b0c501,0x58b0c5ff15b8c5cf,0x15c8c5c51448c5ff,0x16c0c5ed58b8c5ed)
 	Q(0x58c8c5ed15c1c5f5,0x48d482f11f8c5ed,0xc501e5197de3c437,0xdd197de3c4e558d8,0x7de3c4dd58e0c501,0xc4d558e8c501d519,0x58f0c501cd197de3,0x15d8c5eb14d8c5cd)
 	Q(0x14e8c5db58d0c5db,0x58d8c5c915e8c5e1,0x15e1c5d116e0c5c9,0x11f8c5c958e8c5c9,0xfffce2e9f0014808,0xccccccccccccccff,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
 	RET
 
 TEXT avx2MulSplit2Plain<>(SB), NOSPLIT|NOFRAME, $0-80
@@ -105,8 +99,6 @@ TEXT avx2MulSplit2Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0xc4c1583841c401c1,0x58b0c501f9197dc3,0xc501f1197dc3c4ff,0xe9197dc3c4f658b0,0x1438c5ed58b0c501,0x58b0c5ff15b8c5cf,0x15c8c5c51448c5ff,0x16c0c5ed58b8c5ed)
 	Q(0x58c8c5ed15c1c5f5,0x48d482f11f8c5ed,0xc501e5197de3c437,0xdd197de3c4e558d8,0x7de3c4dd58e0c501,0xc4d558e8c501d519,0x58f0c501cd197de3,0x15d8c5eb14d8c5cd)
 	Q(0x14e8c5db58d0c5db,0x58d8c5c915e8c5e1,0x15e1c5d116e0c5c9,0x11f8c5c958e8c5c9,0xfffce2e9f0014808,0xccccccccccccccff,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
 	RET
 
 // func avx2MulSplit4(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
@@ -154,8 +146,8 @@ TEXT ·avx2MulSplit4(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0xc5ee58d0c501ee19,0xc5c115f8c5f114f8,0x50cdc6d0c5c058c8,0x58f0c5faedc6d0c5,0x15f9c5e916f8c5cd,0x21c2c4c058d0c5c1,0x7de3c4f20149022e,0xc4c058d8c501e019)
 	Q(0x58e0c501d9197de3,0xc501d3197de3c4c9,0xc5d914f8c5d358e8,0xc5c058e0c5c115f8,0xd2c6e8c550cac6e8,0x16f8c5ca58f0c5fa,0x58e8c5c115f9c5d1,0x149022e21c2c4c0)
 	Q(0xccccfffffbb9e9f2,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffff
 	RET
 
 TEXT avx2MulSplit4Plain<>(SB), NOSPLIT|NOFRAME, $0-80
@@ -189,8 +181,8 @@ TEXT avx2MulSplit4Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0xc5ee58d0c501ee19,0xc5c115f8c5f114f8,0x50cdc6d0c5c058c8,0x58f0c5faedc6d0c5,0x15f9c5e916f8c5cd,0x21c2c4c058d0c5c1,0x7de3c4f20149022e,0xc4c058d8c501e019)
 	Q(0x58e0c501d9197de3,0xc501d3197de3c4c9,0xc5d914f8c5d358e8,0xc5c058e0c5c115f8,0xd2c6e8c550cac6e8,0x16f8c5ca58f0c5fa,0x58e8c5c115f9c5d1,0x149022e21c2c4c0)
 	Q(0xccccfffffbb9e9f2,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffff
 	RET
 
 // func avx2MulSplit8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
@@ -266,8 +258,8 @@ TEXT ·avx2MulSplit8(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x1ee197de3c4c958,0xf114f8c5ee58d0c5,0xc058c8c5c115f8c5,0xc6d0c550cdc6d0c5,0xf8c5cd58f0c5faed,0xd0c5c115f9c5e916,0x49032e21c2c4c058,0x1e0197de3c4f301)
 	Q(0x197de3c4c058d8c5,0xe3c4c958e0c501d9,0xd358e8c501d3197d,0xc115f8c5d914f8c5,0xcac6e8c5c058e0c5,0xf0c5fad2c6e8c550,0xf9c5d116f8c5ca58,0xc2c4c058e8c5c115)
 	Q(0x21e9f30149032e21,0xccccccccccfffff7,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffff
 	RET
 
 TEXT avx2MulSplit8Plain<>(SB), NOSPLIT|NOFRAME, $0-80
@@ -329,8 +321,8 @@ TEXT avx2MulSplit8Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x1ee197de3c4c958,0xf114f8c5ee58d0c5,0xc058c8c5c115f8c5,0xc6d0c550cdc6d0c5,0xf8c5cd58f0c5faed,0xd0c5c115f9c5e916,0x49032e21c2c4c058,0x1e0197de3c4f301)
 	Q(0x197de3c4c058d8c5,0xe3c4c958e0c501d9,0xd358e8c501d3197d,0xc115f8c5d914f8c5,0xcac6e8c5c058e0c5,0xf0c5fad2c6e8c550,0xf9c5d116f8c5ca58,0xc2c4c058e8c5c115)
 	Q(0x21e9f30149032e21,0xccccccccccfffff7,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
+	QUAD $0xffffffffffffffff
+	QUAD $0xffffffff
 	RET
 
 // func avx2Split(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
@@ -340,11 +332,10 @@ TEXT ·avx2Split(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ src+16(FP), R14
 	MOVQ n+24(FP), R15
 	PCALIGN $64
-	Q(0xca8e0fff854d,0x7de2c460c4834900,0x2e660000012a0521,0x841f0f,0x7de2c4cf6e79c1c4,0xc2c4c866f5c5c958,0xc5f8478d410e2c75,0xd2587de2c4d06ef9)
+	Q(0xca8e0fff854d,0x7de2c460c4834900,0x2e66000000ea0521,0x841f0f,0x7de2c4cf6e79c1c4,0xc2c4c866f5c5c958,0xc5f8478d410e2c75,0xd2587de2c4d06ef9)
 	Q(0x2c6dc2c4d066edc5,0xc488dac6f4c52056,0x7cc1c4d8db01fde3,0xcac6f4c5a0245c11,0xc4d8c901fde3c4dd,0x8d41e0244c117cc1,0xe2c4c86ef9c5f047,0xc4c866f5c5c9587d)
 	Q(0x478d41404e2c75c2,0x7de2c4d06ef9c5e8,0xc2c4d066edc5d258,0xdac6f4c560562c6d,0xc4d8db01fde3c488,0xf4c5c0245c117cc1,0xc901fde3c4ddcac6,0x49240c117cc1c4d8)
 	Q(0x4de0c7834980ee83,0x4d8f0fff854dec01,0xccc377f8c5ffffff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
 	QUAD $0x706050403020100
 	RET
 
@@ -412,8 +403,6 @@ TEXT ·avx2SplitOnex8(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x49e9894dc957f0c5,0xfa8349fb8948fa89,0x49fffffed9820f20,0x4c10fa834905eac1,0xc141d38945d6430f,0xdb0148cb014906e3,0x4ddb2949c0e38348,0x441f0f66eb01)
 	Q(0x7cc1c416107cc1c4,0xc50b180f41405e10,0x10f472d5c5216ffe,0x7de3c4cab855e2c4,0xcbb86de2c4aad40e,0xc1c42056107cc1c4,0x616ffec5605e107c,0xe2c410f472d5c520)
 	Q(0xd40e7de3c4cab855,0x8348cbb86de2c4aa,0x834940c3834940c1,0xd2854dcaff4980ee,0xc5fffffe49e99e7f,0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
 	RET
 
 TEXT avx2SplitOnex8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -467,8 +456,6 @@ TEXT avx2SplitOnex8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x49e9894dc957f0c5,0xfa8349fb8948fa89,0x49fffffed9820f20,0x4c10fa834905eac1,0xc141d38945d6430f,0xdb0148cb014906e3,0x4ddb2949c0e38348,0x441f0f66eb01)
 	Q(0x7cc1c416107cc1c4,0xc500401f0f405e10,0x10f472d5c5216ffe,0x7de3c4cab855e2c4,0xcbb86de2c4aad40e,0xc1c42056107cc1c4,0x616ffec5605e107c,0xe2c410f472d5c520)
 	Q(0xd40e7de3c4cab855,0x8348cbb86de2c4aa,0x834940c3834940c1,0xd2854dcaff4980ee,0xc5fffffe49e99e7f,0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
 	RET
 
 TEXT avx2SplitOnex8Near<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -522,8 +509,6 @@ TEXT avx2SplitOnex8Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x49e9894dc957f0c5,0xfa8349fb8948fa89,0x49fffffed9820f20,0x4c04fa834905eac1,0xc141d38945d6430f,0xdb0148cb014906e3,0x4ddb2949c0e38348,0x441f0f66eb01)
 	Q(0x7cc1c416107cc1c4,0xc50b180f41405e10,0x10f472d5c5216ffe,0x7de3c4cab855e2c4,0xcbb86de2c4aad40e,0xc1c42056107cc1c4,0x616ffec5605e107c,0xe2c410f472d5c520)
 	Q(0xd40e7de3c4cab855,0x8348cbb86de2c4aa,0x834940c3834940c1,0xd2854dcaff4980ee,0xc5fffffe49e99e7f,0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
 	RET
 
 // func avx2SplitOnex4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
@@ -564,8 +549,6 @@ TEXT ·avx2SplitOnex4(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xfeb9a7fc9854dc9,0x841f0f,0x49ee894cc9eff1c5,0xf88349fa8949f889,0x49fffffed9820f20,0x4c10f8834905e8c1,0xc141c18945c1430f,0xd2014de1014d06e1)
 	Q(0x4dd1294dc0e28349,0x441f0f66e901,0x7cc1c416107cc1c4,0xc409180f41405e10,0x72d5c524246f7ec1,0xc4cab855e2c410f4,0x6de2c4aad40e7de3,0x2056107cc1c4cbb8)
 	Q(0xc1c4605e107cc1c4,0x72d5c52024646f7e,0xc4cab855e2c410f4,0x6de2c4aad40e7de3,0x834940c48349cbb8,0xff4980ee834940c1,0x45e99a7fc0854dc8,0xccc377f8c5fffffe)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
 	RET
 
 TEXT avx2SplitOnex4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -593,8 +576,6 @@ TEXT avx2SplitOnex4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xfeb9a7fc9854dc9,0x841f0f,0x49ee894cc9eff1c5,0xf88349fa8949f889,0x49fffffed9820f20,0x4c10f8834905e8c1,0xc141c18945c1430f,0xd2014de1014d06e1)
 	Q(0x4dd1294dc0e28349,0x441f0f66e901,0x7cc1c416107cc1c4,0xc400401f0f405e10,0x72d5c524246f7ec1,0xc4cab855e2c410f4,0x6de2c4aad40e7de3,0x2056107cc1c4cbb8)
 	Q(0xc1c4605e107cc1c4,0x72d5c52024646f7e,0xc4cab855e2c410f4,0x6de2c4aad40e7de3,0x834940c48349cbb8,0xff4980ee834940c1,0x45e99a7fc0854dc8,0xccc377f8c5fffffe)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
 	RET
 
 TEXT avx2SplitOnex4Near<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -622,8 +603,6 @@ TEXT avx2SplitOnex4Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xfeb9a7fc9854dc9,0x841f0f,0x49ee894cc9eff1c5,0xf88349fa8949f889,0x49fffffed9820f20,0x4c04f8834905e8c1,0xc141c18945c1430f,0xd2014de1014d06e1)
 	Q(0x4dd1294dc0e28349,0x441f0f66e901,0x7cc1c416107cc1c4,0xc409180f41405e10,0x72d5c524246f7ec1,0xc4cab855e2c410f4,0x6de2c4aad40e7de3,0x2056107cc1c4cbb8)
 	Q(0xc1c4605e107cc1c4,0x72d5c52024646f7e,0xc4cab855e2c410f4,0x6de2c4aad40e7de3,0x834940c48349cbb8,0xff4980ee834940c1,0x45e99a7fc0854dc8,0xccc377f8c5fffffe)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
 	RET
 
 // func avx2SplitOnex1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
@@ -649,8 +628,6 @@ TEXT ·avx2SplitOnex1(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x49ee894cc957f0c5,0xf88349fa8949f889,0x49fffffed9820f20,0x4c10f8834905e8c1,0xc141c18945c1430f,0xd2014de1014d06e1,0x4dd1294dc0e28349,0x441f0f66e901)
 	Q(0x7cc1c416107cc1c4,0xc409180f41405e10,0x72d5c524246f7ec1,0xc4cab855e2c410f4,0x6de2c4aad40e7de3,0x2056107cc1c4cbb8,0xc1c4605e107cc1c4,0x72d5c52024646f7e)
 	Q(0xc4cab855e2c410f4,0x6de2c4aad40e7de3,0x834940c48349cbb8,0xff4980ee834940c1,0x45e99a7fc0854dc8,0xccc377f8c5fffffe,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
 	RET
 
 TEXT avx2SplitOnex1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -663,8 +640,6 @@ TEXT avx2SplitOnex1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x49ee894cc957f0c5,0xf88349fa8949f889,0x49fffffed9820f20,0x4c10f8834905e8c1,0xc141c18945c1430f,0xd2014de1014d06e1,0x4dd1294dc0e28349,0x441f0f66e901)
 	Q(0x7cc1c416107cc1c4,0xc400401f0f405e10,0x72d5c524246f7ec1,0xc4cab855e2c410f4,0x6de2c4aad40e7de3,0x2056107cc1c4cbb8,0xc1c4605e107cc1c4,0x72d5c52024646f7e)
 	Q(0xc4cab855e2c410f4,0x6de2c4aad40e7de3,0x834940c48349cbb8,0xff4980ee834940c1,0x45e99a7fc0854dc8,0xccc377f8c5fffffe,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
 	RET
 
 TEXT avx2SplitOnex1Near<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -677,6 +652,4 @@ TEXT avx2SplitOnex1Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x49ee894cc957f0c5,0xf88349fa8949f889,0x49fffffed9820f20,0x4c04f8834905e8c1,0xc141c18945c1430f,0xd2014de1014d06e1,0x4dd1294dc0e28349,0x441f0f66e901)
 	Q(0x7cc1c416107cc1c4,0xc409180f41405e10,0x72d5c524246f7ec1,0xc4cab855e2c410f4,0x6de2c4aad40e7de3,0x2056107cc1c4cbb8,0xc1c4605e107cc1c4,0x72d5c52024646f7e)
 	Q(0xc4cab855e2c410f4,0x6de2c4aad40e7de3,0x834940c48349cbb8,0xff4980ee834940c1,0x45e99a7fc0854dc8,0xccc377f8c5fffffe,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffffffffffffffff,0xffffffff,0xcccccccccccccccc,0xcccccccccccccccc,0x100000000,0x300000002,0x500000004,0x700000006)
-	QUAD $0x706050403020100
 	RET

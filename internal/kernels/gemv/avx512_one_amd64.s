@@ -86,10 +86,6 @@ TEXT ·avx512MulBF161x8(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x80ee834940c38349,0x28487cf162caff49,0x8949ba7fd2854dc1,0x1fe18349c1894dd0,0x62c4fffffe6a840f,0xd1927bc1c4cbf530,0x927bc1c410e9c141,0x62016faafff162c9)
 	Q(0x7df162c033487df2,0xca7cd16210f07248,0xcab84a7df2621610,0x6201416fa9fff162,0x7df162c033487df2,0xc97cd16210f07248,0xb8497df262015610,0xf8c5fffffe12e9ca)
 	Q(0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulBF161x8Plain<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -156,10 +152,6 @@ TEXT avx512MulBF161x8Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x80ee834940c38349,0x28487cf162caff49,0x8949ba7fd2854dc1,0x1fe18349c1894dd0,0x62c4fffffe6a840f,0xd1927bc1c4cbf530,0x927bc1c410e9c141,0x62016faafff162c9)
 	Q(0x7df162c033487df2,0xca7cd16210f07248,0xcab84a7df2621610,0x6201416fa9fff162,0x7df162c033487df2,0xc97cd16210f07248,0xb8497df262015610,0xf8c5fffffe12e9ca)
 	Q(0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulBF161x8Near<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -226,10 +218,6 @@ TEXT avx512MulBF161x8Near<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x80ee834940c38349,0x28487cf162caff49,0x8949ba7fd2854dc1,0x1fe18349c1894dd0,0x62c4fffffe6a840f,0xd1927bc1c4cbf530,0x927bc1c410e9c141,0x62016faafff162c9)
 	Q(0x7df162c033487df2,0xca7cd16210f07248,0xcab84a7df2621610,0x6201416fa9fff162,0x7df162c033487df2,0xc97cd16210f07248,0xb8497df262015610,0xf8c5fffffe12e9ca)
 	Q(0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512MulF161x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
@@ -302,10 +290,6 @@ TEXT ·avx512MulF161x8(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x487df2620b180f41,0x13487df262015113,0x620e98487dd26209,0x8348014eb8486dd2,0x834940c3834940c1,0x7cf162caff4980ee,0xc87fd2854dc12848,0x8349c1894dd08949)
 	Q(0xfffffe88840f1fe1,0x7bc1c4cbf53062c4,0xc1c410e9c141c992,0x6fa9fff162d1927b,0x62c013487df26201,0x7df2621610c97cd1,0x6faafff162cab849,0xc013487df2620141)
 	Q(0x62015610ca7cd162,0xfe3ee9cab84a7df2,0xccccc377f8c5ffff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulF161x8Plain<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -363,10 +347,6 @@ TEXT avx512MulF161x8Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x487df26200401f0f,0x13487df262015113,0x620e98487dd26209,0x8348014eb8486dd2,0x834940c3834940c1,0x7cf162caff4980ee,0xc87fd2854dc12848,0x8349c1894dd08949)
 	Q(0xfffffe88840f1fe1,0x7bc1c4cbf53062c4,0xc1c410e9c141c992,0x6fa9fff162d1927b,0x62c013487df26201,0x7df2621610c97cd1,0x6faafff162cab849,0xc013487df2620141)
 	Q(0x62015610ca7cd162,0xfe3ee9cab84a7df2,0xccccc377f8c5ffff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulF161x8Near<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -424,10 +404,6 @@ TEXT avx512MulF161x8Near<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x487df2620b180f41,0x13487df262015113,0x620e98487dd26209,0x8348014eb8486dd2,0x834940c3834940c1,0x7cf162caff4980ee,0xc87fd2854dc12848,0x8349c1894dd08949)
 	Q(0xfffffe88840f1fe1,0x7bc1c4cbf53062c4,0xc1c410e9c141c992,0x6fa9fff162d1927b,0x62c013487df26201,0x7df2621610c97cd1,0x6faafff162cab849,0xc013487df2620141)
 	Q(0x62015610ca7cd162,0xfe3ee9cab84a7df2,0xccccc377f8c5ffff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512MulF321x8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
@@ -480,10 +456,6 @@ TEXT ·avx512MulF321x8(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x49ea894dc0eff9c5,0xfb8349d48949d389,0x4904ebc149517210,0x45d8430f4d10fb83,0x14906e7c141df89,0xe4834902e4c149f7,0x66ef014de7294dc0,0x841f0f)
 	Q(0x487cf1620f180f41,0x6b84875d2620e10,0x40c7834940c68348,0x4dcbff4940c68349,0x4dd18949dc7fdb85,0x840f0fe28349ca89,0xf52862c4fffffecc,0xf162ca927bc1c4d3)
 	Q(0xc97cd1620e10c97c,0xc2b84975f2621610,0x77f8c5fffffeabe9,0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulF321x8Plain<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -521,10 +493,6 @@ TEXT avx512MulF321x8Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x49ea894dc0eff9c5,0xfb8349d48949d389,0x4904ebc149517210,0x45d8430f4d10fb83,0x14906e7c141df89,0xe4834902e4c149f7,0x66ef014de7294dc0,0x841f0f)
 	Q(0x487cf16200401f0f,0x6b84875d2620e10,0x40c7834940c68348,0x4dcbff4940c68349,0x4dd18949dc7fdb85,0x840f0fe28349ca89,0xf52862c4fffffecc,0xf162ca927bc1c4d3)
 	Q(0xc97cd1620e10c97c,0xc2b84975f2621610,0x77f8c5fffffeabe9,0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulF321x8Near<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -562,10 +530,6 @@ TEXT avx512MulF321x8Near<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x49ea894dc0eff9c5,0xfb8349d48949d389,0x4904ebc149517210,0x45d8430f4d04fb83,0x14906e7c141df89,0xe4834902e4c149f7,0x66ef014de7294dc0,0x841f0f)
 	Q(0x487cf1620f180f41,0x6b84875d2620e10,0x40c7834940c68348,0x4dcbff4940c68349,0x4dd18949dc7fdb85,0x840f0fe28349ca89,0xf52862c4fffffecc,0xf162ca927bc1c4d3)
 	Q(0xc97cd1620e10c97c,0xc2b84975f2621610,0x77f8c5fffffeabe9,0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512SplitOnex8(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
@@ -634,10 +598,7 @@ TEXT ·avx512SplitOnex8(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x14dcb014906e3c1,0xfb294dc0e78349ff,0x2e66666666eb014d,0x841f0f,0x48fef1620b180f41,0xd8db48edf162116f,0x6210f272486df162,0x65d26216984875d2)
 	Q(0x40c183480156b848,0x80ee834940c38349,0x28487cf162caff49,0x8949c27fd2854dca,0x1fe18349c1894df8,0x62c4fffffe82840f,0xc9927bc1c4cbf530,0xf162096fc9fff162)
 	Q(0x65d26210f1724865,0xdb48f5f16216b848,0x156b84875d262c8,0x77f8c5fffffe53e9,0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
+	QUAD $0xccccccccffff0000
 	RET
 
 TEXT avx512SplitOnex8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -693,10 +654,7 @@ TEXT avx512SplitOnex8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x14dcb014906e3c1,0xfb294dc0e78349ff,0x2e66666666eb014d,0x841f0f,0x48fef16200401f0f,0xd8db48edf162116f,0x6210f272486df162,0x65d26216984875d2)
 	Q(0x40c183480156b848,0x80ee834940c38349,0x28487cf162caff49,0x8949c27fd2854dca,0x1fe18349c1894df8,0x62c4fffffe82840f,0xc9927bc1c4cbf530,0xf162096fc9fff162)
 	Q(0x65d26210f1724865,0xdb48f5f16216b848,0x156b84875d262c8,0x77f8c5fffffe53e9,0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
+	QUAD $0xccccccccffff0000
 	RET
 
 TEXT avx512SplitOnex8Near<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -752,10 +710,7 @@ TEXT avx512SplitOnex8Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x14dcb014906e3c1,0xfb294dc0e78349ff,0x2e66666666eb014d,0x841f0f,0x48fef1620b180f41,0xd8db48edf162116f,0x6210f272486df162,0x65d26216984875d2)
 	Q(0x40c183480156b848,0x80ee834940c38349,0x28487cf162caff49,0x8949c27fd2854dca,0x1fe18349c1894df8,0x62c4fffffe82840f,0xc9927bc1c4cbf530,0xf162096fc9fff162)
 	Q(0x65d26210f1724865,0xdb48f5f16216b848,0x156b84875d262c8,0x77f8c5fffffe53e9,0xccccccccccccccc3,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
+	QUAD $0xccccccccffff0000
 	RET
 
 // func avx512MulBF161x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
@@ -804,10 +759,6 @@ TEXT ·avx512MulBF161x4(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x834940c3834940c4,0x7cf162caff4980ee,0xb87fd2854dc12848,0x8349c1894dd08949,0xfffffe68840f1fe1,0x92fbc5def530e2c4,0xcb92fbc510ebc1d3,0x6224046faaffd162)
 	Q(0x7df162c033487df2,0xca7cd16210f07248,0xcab84a7df2621610,0x124446fa9ffd162,0xf162c033487df262,0x7cd16210f072487d,0x497df262015610c9,0xc5fffffe11e9cab8)
 	Q(0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulBF161x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -841,10 +792,6 @@ TEXT avx512MulBF161x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x834940c3834940c4,0x7cf162caff4980ee,0xb87fd2854dc12848,0x8349c1894dd08949,0xfffffe68840f1fe1,0x92fbc5def530e2c4,0xcb92fbc510ebc1d3,0x6224046faaffd162)
 	Q(0x7df162c033487df2,0xca7cd16210f07248,0xcab84a7df2621610,0x124446fa9ffd162,0xf162c033487df262,0x7cd16210f072487d,0x497df262015610c9,0xc5fffffe11e9cab8)
 	Q(0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulBF161x4Near<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -878,10 +825,6 @@ TEXT avx512MulBF161x4Near<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x834940c3834940c4,0x7cf162caff4980ee,0xb87fd2854dc12848,0x8349c1894dd08949,0xfffffe68840f1fe1,0x92fbc5def530e2c4,0xcb92fbc510ebc1d3,0x6224046faaffd162)
 	Q(0x7df162c033487df2,0xca7cd16210f07248,0xcab84a7df2621610,0x124446fa9ffd162,0xf162c033487df262,0x7cd16210f072487d,0x497df262015610c9,0xc5fffffe11e9cab8)
 	Q(0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512MulF161x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
@@ -926,10 +869,6 @@ TEXT ·avx512MulF161x4(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x2e66666666eb014d,0x841f0f,0x487dd2620b180f41,0x487dd26201245413,0x98487dd262240c13,0x14eb8486dd2620e,0x40c3834940c48349,0x62caff4980ee8349)
 	Q(0xd2854dc128487cf1,0xc1894dd08949c67f,0xfe86840f1fe18349,0xc5def530e2c4ffff,0xfbc510ebc1cb92fb,0x46fa9ffd162d392,0x62c013487df26224,0x7df2621610c97cd1)
 	Q(0x6faaffd162cab849,0x13487df262012444,0x15610ca7cd162c0,0x3de9cab84a7df262,0xccc377f8c5fffffe,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulF161x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -959,10 +898,6 @@ TEXT avx512MulF161x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x2e66666666eb014d,0x841f0f,0x487dd26200401f0f,0x487dd26201245413,0x98487dd262240c13,0x14eb8486dd2620e,0x40c3834940c48349,0x62caff4980ee8349)
 	Q(0xd2854dc128487cf1,0xc1894dd08949c67f,0xfe86840f1fe18349,0xc5def530e2c4ffff,0xfbc510ebc1cb92fb,0x46fa9ffd162d392,0x62c013487df26224,0x7df2621610c97cd1)
 	Q(0x6faaffd162cab849,0x13487df262012444,0x15610ca7cd162c0,0x3de9cab84a7df262,0xccc377f8c5fffffe,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulF161x4Near<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -992,10 +927,6 @@ TEXT avx512MulF161x4Near<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x2e66666666eb014d,0x841f0f,0x487dd2620b180f41,0x487dd26201245413,0x98487dd262240c13,0x14eb8486dd2620e,0x40c3834940c48349,0x62caff4980ee8349)
 	Q(0xd2854dc128487cf1,0xc1894dd08949c67f,0xfe86840f1fe18349,0xc5def530e2c4ffff,0xfbc510ebc1cb92fb,0x46fa9ffd162d392,0x62c013487df26224,0x7df2621610c97cd1)
 	Q(0x6faaffd162cab849,0x13487df262012444,0x15610ca7cd162c0,0x3de9cab84a7df262,0xccc377f8c5fffffe,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512MulF321x4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
@@ -1032,10 +963,6 @@ TEXT ·avx512MulF321x4(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x49e9894dc0eff9c5,0xfa8349d78949d289,0x4904eac149527210,0x45d6430f4c10fa83,0x14d06e3c141d389,0xe7834902e7c149e3,0x66eb014dfb294dc0,0x841f0f)
 	Q(0x487cd1620b180f41,0xb84875d262240c10,0xc3834940c4834906,0xcaff4940c6834940,0xd08949db7fd2854d,0xf0fe18349c1894d,0x3062c4fffffecb84,0x62c9927bc1c4cbf5)
 	Q(0xd162240c10c97cd1,0x4975f2621610c97c,0xc5fffffea9e9c2b8,0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulF321x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -1057,10 +984,6 @@ TEXT avx512MulF321x4Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x49e9894dc0eff9c5,0xfa8349d78949d289,0x4904eac149527210,0x45d6430f4c10fa83,0x14d06e3c141d389,0xe7834902e7c149e3,0x66eb014dfb294dc0,0x841f0f)
 	Q(0x487cd16200401f0f,0xb84875d262240c10,0xc3834940c4834906,0xcaff4940c6834940,0xd08949db7fd2854d,0xf0fe18349c1894d,0x3062c4fffffecb84,0x62c9927bc1c4cbf5)
 	Q(0xd162240c10c97cd1,0x4975f2621610c97c,0xc5fffffea9e9c2b8,0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulF321x4Near<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -1082,10 +1005,6 @@ TEXT avx512MulF321x4Near<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x49e9894dc0eff9c5,0xfa8349d78949d289,0x4904eac149527210,0x45d6430f4c04fa83,0x14d06e3c141d389,0xe7834902e7c149e3,0x66eb014dfb294dc0,0x841f0f)
 	Q(0x487cd1620b180f41,0xb84875d262240c10,0xc3834940c4834906,0xcaff4940c6834940,0xd08949db7fd2854d,0xf0fe18349c1894d,0x3062c4fffffecb84,0x62c9927bc1c4cbf5)
 	Q(0xd162240c10c97cd1,0x4975f2621610c97c,0xc5fffffea9e9c2b8,0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512SplitOnex4(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
@@ -1128,10 +1047,7 @@ TEXT ·avx512SplitOnex4(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x2e66666666ea014d,0x841f0f,0x48fed1620a180f41,0xdb48edf16224146f,0x10f272486df162d8,0xd26216984875d262,0xc483490156b84865,0xee834940c2834940)
 	Q(0x487cf162c9ff4980,0x48c17fc9854dca28,0xe08349f08949fe89,0xc4fffffe71840f1f,0xcb92fbc5daf538e2,0x62240c6fc9ffd162,0xd26210f1724865f1,0x48f5f16216b84865)
 	Q(0x56b84875d262c8db,0xf8c5fffffe42e901,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
+	QUAD $0xccccccccffff0000
 	RET
 
 TEXT avx512SplitOnex4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -1161,10 +1077,7 @@ TEXT avx512SplitOnex4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x2e66666666ea014d,0x841f0f,0x48fed16200401f0f,0xdb48edf16224146f,0x10f272486df162d8,0xd26216984875d262,0xc483490156b84865,0xee834940c2834940)
 	Q(0x487cf162c9ff4980,0x48c17fc9854dca28,0xe08349f08949fe89,0xc4fffffe71840f1f,0xcb92fbc5daf538e2,0x62240c6fc9ffd162,0xd26210f1724865f1,0x48f5f16216b84865)
 	Q(0x56b84875d262c8db,0xf8c5fffffe42e901,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
+	QUAD $0xccccccccffff0000
 	RET
 
 TEXT avx512SplitOnex4Near<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -1194,10 +1107,7 @@ TEXT avx512SplitOnex4Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x2e66666666ea014d,0x841f0f,0x48fed1620a180f41,0xdb48edf16224146f,0x10f272486df162d8,0xd26216984875d262,0xc483490156b84865,0xee834940c2834940)
 	Q(0x487cf162c9ff4980,0x48c17fc9854dca28,0xe08349f08949fe89,0xc4fffffe71840f1f,0xcb92fbc5daf538e2,0x62240c6fc9ffd162,0xd26210f1724865f1,0x48f5f16216b84865)
 	Q(0x56b84875d262c8db,0xf8c5fffffe42e901,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
+	QUAD $0xccccccccffff0000
 	RET
 
 // func avx512MulBF161x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
@@ -1226,10 +1136,6 @@ TEXT ·avx512MulBF161x1(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x33487dd26210f172,0xf1724875f162240c,0x620e98487dd26210,0x8349014eb8486dd2,0x834940c3834940c4,0x7cf162caff4980ee,0xb87fd2854dc12848,0x8349c1894dd08949)
 	Q(0xfffffe68840f1fe1,0x92fbc5def530e2c4,0xcb92fbc510ebc1d3,0x6224046faaffd162,0x7df162c033487df2,0xca7cd16210f07248,0xcab84a7df2621610,0x124446fa9ffd162)
 	Q(0xf162c033487df262,0x7cd16210f072487d,0x497df262015610c9,0xc5fffffe11e9cab8,0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulBF161x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -1243,10 +1149,6 @@ TEXT avx512MulBF161x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x33487dd26210f172,0xf1724875f162240c,0x620e98487dd26210,0x8349014eb8486dd2,0x834940c3834940c4,0x7cf162caff4980ee,0xb87fd2854dc12848,0x8349c1894dd08949)
 	Q(0xfffffe68840f1fe1,0x92fbc5def530e2c4,0xcb92fbc510ebc1d3,0x6224046faaffd162,0x7df162c033487df2,0xca7cd16210f07248,0xcab84a7df2621610,0x124446fa9ffd162)
 	Q(0xf162c033487df262,0x7cd16210f072487d,0x497df262015610c9,0xc5fffffe11e9cab8,0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulBF161x1Near<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -1260,10 +1162,6 @@ TEXT avx512MulBF161x1Near<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x33487dd26210f172,0xf1724875f162240c,0x620e98487dd26210,0x8349014eb8486dd2,0x834940c3834940c4,0x7cf162caff4980ee,0xb87fd2854dc12848,0x8349c1894dd08949)
 	Q(0xfffffe68840f1fe1,0x92fbc5def530e2c4,0xcb92fbc510ebc1d3,0x6224046faaffd162,0x7df162c033487df2,0xca7cd16210f07248,0xcab84a7df2621610,0x124446fa9ffd162)
 	Q(0xf162c033487df262,0x7cd16210f072487d,0x497df262015610c9,0xc5fffffe11e9cab8,0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512MulF161x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
@@ -1291,10 +1189,6 @@ TEXT ·avx512MulF161x1(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x148e3014d06e3c1,0xdb2949c0e38348db,0x2e66666666eb014d,0x841f0f,0x487dd2620b180f41,0x487dd26201245413,0x98487dd262240c13,0x14eb8486dd2620e)
 	Q(0x40c3834940c48349,0x62caff4980ee8349,0xd2854dc128487cf1,0xc1894dd08949c67f,0xfe86840f1fe18349,0xc5def530e2c4ffff,0xfbc510ebc1cb92fb,0x46fa9ffd162d392)
 	Q(0x62c013487df26224,0x7df2621610c97cd1,0x6faaffd162cab849,0x13487df262012444,0x15610ca7cd162c0,0x3de9cab84a7df262,0xccc377f8c5fffffe,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulF161x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -1307,10 +1201,6 @@ TEXT avx512MulF161x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x148e3014d06e3c1,0xdb2949c0e38348db,0x2e66666666eb014d,0x841f0f,0x487dd26200401f0f,0x487dd26201245413,0x98487dd262240c13,0x14eb8486dd2620e)
 	Q(0x40c3834940c48349,0x62caff4980ee8349,0xd2854dc128487cf1,0xc1894dd08949c67f,0xfe86840f1fe18349,0xc5def530e2c4ffff,0xfbc510ebc1cb92fb,0x46fa9ffd162d392)
 	Q(0x62c013487df26224,0x7df2621610c97cd1,0x6faaffd162cab849,0x13487df262012444,0x15610ca7cd162c0,0x3de9cab84a7df262,0xccc377f8c5fffffe,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulF161x1Near<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -1323,10 +1213,6 @@ TEXT avx512MulF161x1Near<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x148e3014d06e3c1,0xdb2949c0e38348db,0x2e66666666eb014d,0x841f0f,0x487dd2620b180f41,0x487dd26201245413,0x98487dd262240c13,0x14eb8486dd2620e)
 	Q(0x40c3834940c48349,0x62caff4980ee8349,0xd2854dc128487cf1,0xc1894dd08949c67f,0xfe86840f1fe18349,0xc5def530e2c4ffff,0xfbc510ebc1cb92fb,0x46fa9ffd162d392)
 	Q(0x62c013487df26224,0x7df2621610c97cd1,0x6faaffd162cab849,0x13487df262012444,0x15610ca7cd162c0,0x3de9cab84a7df262,0xccc377f8c5fffffe,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512MulF321x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
@@ -1353,10 +1239,6 @@ TEXT ·avx512MulF321x1(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x4904eac149527210,0x45d1430f4c10fa83,0x14d06e3c141d389,0xe3834802e3c148e3,0x66eb014ddb2949c0,0x841f0f,0x487cd1620b180f41,0xb84875d262240c10)
 	Q(0xc3834940c4834906,0xcaff4940c6834940,0xd08949db7fd2854d,0xf0fe18349c1894d,0x30e2c4fffffecb84,0xd162cb92fbc5def5,0x7cd162240c10c97c,0xb84975f2621610c9)
 	Q(0xf8c5fffffeaae9c2,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulF321x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -1368,10 +1250,6 @@ TEXT avx512MulF321x1Plain<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x4904eac149527210,0x45d1430f4c10fa83,0x14d06e3c141d389,0xe3834802e3c148e3,0x66eb014ddb2949c0,0x841f0f,0x487cd16200401f0f,0xb84875d262240c10)
 	Q(0xc3834940c4834906,0xcaff4940c6834940,0xd08949db7fd2854d,0xf0fe18349c1894d,0x30e2c4fffffecb84,0xd162cb92fbc5def5,0x7cd162240c10c97c,0xb84975f2621610c9)
 	Q(0xf8c5fffffeaae9c2,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 TEXT avx512MulF321x1Near<>(SB), NOSPLIT|NOFRAME, $0-64
@@ -1383,10 +1261,6 @@ TEXT avx512MulF321x1Near<>(SB), NOSPLIT|NOFRAME, $0-64
 	Q(0x4904eac149527210,0x45d1430f4c04fa83,0x14d06e3c141d389,0xe3834802e3c148e3,0x66eb014ddb2949c0,0x841f0f,0x487cd1620b180f41,0xb84875d262240c10)
 	Q(0xc3834940c4834906,0xcaff4940c6834940,0xd08949db7fd2854d,0xf0fe18349c1894d,0x30e2c4fffffecb84,0xd162cb92fbc5def5,0x7cd162240c10c97c,0xb84975f2621610c9)
 	Q(0xf8c5fffffeaae9c2,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	RET
 
 // func avx512SplitOnex1(w unsafe.Pointer, ws int64, x unsafe.Pointer, y unsafe.Pointer, n int64, rows int64)
@@ -1412,10 +1286,7 @@ TEXT ·avx512SplitOnex1(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x10f9834905e9c149,0x41ca8945c9430f4c,0x14de2014d06e2c1,0xda294dc0e38349db,0x2e66666666ea014d,0x841f0f,0x48fed1620a180f41,0xdb48edf16224146f)
 	Q(0x10f272486df162d8,0xd26216984875d262,0xc483490156b84865,0xee834940c2834940,0x487cf162c9ff4980,0x48c17fc9854dca28,0xe08349f08949fe89,0xc4fffffe71840f1f)
 	Q(0xcb92fbc5daf538e2,0x62240c6fc9ffd162,0xd26210f1724865f1,0x48f5f16216b84865,0x56b84875d262c8db,0xf8c5fffffe42e901,0xccccccccccccc377,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
+	QUAD $0xccccccccffff0000
 	RET
 
 TEXT avx512SplitOnex1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -1428,10 +1299,7 @@ TEXT avx512SplitOnex1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x10f9834905e9c149,0x41ca8945c9430f4c,0x14de2014d06e2c1,0xda294dc0e38349db,0x2e66666666ea014d,0x841f0f,0x48fed16200401f0f,0xdb48edf16224146f)
 	Q(0x10f272486df162d8,0xd26216984875d262,0xc483490156b84865,0xee834940c2834940,0x487cf162c9ff4980,0x48c17fc9854dca28,0xe08349f08949fe89,0xc4fffffe71840f1f)
 	Q(0xcb92fbc5daf538e2,0x62240c6fc9ffd162,0xd26210f1724865f1,0x48f5f16216b84865,0x56b84875d262c8db,0xf8c5fffffe42e901,0xccccccccccccc377,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
+	QUAD $0xccccccccffff0000
 	RET
 
 TEXT avx512SplitOnex1Near<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -1444,8 +1312,5 @@ TEXT avx512SplitOnex1Near<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x4f9834905e9c149,0x41ca8945c9430f4c,0x14de2014d06e2c1,0xda294dc0e38349db,0x2e66666666ea014d,0x841f0f,0x48fed1620a180f41,0xdb48edf16224146f)
 	Q(0x10f272486df162d8,0xd26216984875d262,0xc483490156b84865,0xee834940c2834940,0x487cf162c9ff4980,0x48c17fc9854dca28,0xe08349f08949fe89,0xc4fffffe71840f1f)
 	Q(0xcb92fbc5daf538e2,0x62240c6fc9ffd162,0xd26210f1724865f1,0x48f5f16216b84865,0x56b84875d262c8db,0xf8c5fffffe42e901,0xccccccccccccc377,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
+	QUAD $0xccccccccffff0000
 	RET

@@ -39,13 +39,7 @@ TEXT ·avx512MulSplit1(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x3df262eca8483df2,0xa8483df262f3a848,0x4dc9a8483d7262fa,0x226fc9ffd162e289,0x6fc9ffd162ea014d,0xc9ffd162ea014d1a,0x7c5162ea014d126f,0xc9ffd16201461048)
 	Q(0xc8db48f5f1620a6f,0xf162d0db48edf162,0x48ddf162d8db48e5,0xe5a8483df262e0db,0xf262dea8483df262,0x483dd262d7a8483d,0x95850f02c1f6c9a8,0x11487cd162fffffd)
 	Q(0x15f11487cd16227,0x62025711487cd162,0xf5e9034f11487cd1,0x441f0ffffffd,0x8f0fd2854dd28949,0xccccc4ebffffff04,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0x200000000,0x600000004,0xa00000008,0xe0000000c,0x1200000010,0x1600000014,0x1a00000018,0x1e0000001c)
-	Q(0x300000001,0x700000005,0xb00000009,0xf0000000d,0x1300000011,0x1700000015,0x1b00000019,0x1f0000001d)
+	QUAD $0xccccccccffff0000
 	RET
 
 TEXT avx512MulSplit1Plain<>(SB), NOSPLIT|NOFRAME, $0-80
@@ -66,13 +60,7 @@ TEXT avx512MulSplit1Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x3df262eca8483df2,0xa8483df262f3a848,0x4dc9a8483d7262fa,0x226fc9ffd162e289,0x6fc9ffd162ea014d,0xc9ffd162ea014d1a,0x7c5162ea014d126f,0xc9ffd16201461048)
 	Q(0xc8db48f5f1620a6f,0xf162d0db48edf162,0x48ddf162d8db48e5,0xe5a8483df262e0db,0xf262dea8483df262,0x483dd262d7a8483d,0x95850f02c1f6c9a8,0x11487cd162fffffd)
 	Q(0x15f11487cd16227,0x62025711487cd162,0xf5e9034f11487cd1,0x441f0ffffffd,0x8f0fd2854dd28949,0xccccc4ebffffff04,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0x200000000,0x600000004,0xa00000008,0xe0000000c,0x1200000010,0x1600000014,0x1a00000018,0x1e0000001c)
-	Q(0x300000001,0x700000005,0xb00000009,0xf0000000d,0x1300000011,0x1700000015,0x1b00000019,0x1f0000001d)
+	QUAD $0xccccccccffff0000
 	RET
 
 // func avx512MulSplit2(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
@@ -114,13 +102,7 @@ TEXT ·avx512MulSplit2(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x1dd1b48fdf362e5,0x197de3c4dd58e4c5,0xf362dd58e0c501dd,0x58ecc501d51b48fd,0xc501d5197de3c4d5,0x1b48fdf362d558e8,0xe3c4cd58f4c501cd,0xcd58f0c501cd197d)
 	Q(0xdb15d8c5eb14d8c5,0xe114e8c5db58d0c5,0xc958d8c5c915e8c5,0xc915e1c5d116e0c5,0x1178c1c4c958e8c5,0xfffc66e9f201490a,0x2e666666666666ff,0x841f0f)
 	Q(0x8f0fd2854dd28949,0xfffed0e9fffffdd5,0xccccccccccccccff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0x200000000,0x600000004,0xa00000008,0xe0000000c,0x1200000010,0x1600000014,0x1a00000018,0x1e0000001c)
-	Q(0x300000001,0x700000005,0xb00000009,0xf0000000d,0x1300000011,0x1700000015,0x1b00000019,0x1f0000001d)
+	QUAD $0xccccccccffff0000
 	RET
 
 TEXT avx512MulSplit2Plain<>(SB), NOSPLIT|NOFRAME, $0-80
@@ -148,13 +130,7 @@ TEXT avx512MulSplit2Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x1dd1b48fdf362e5,0x197de3c4dd58e4c5,0xf362dd58e0c501dd,0x58ecc501d51b48fd,0xc501d5197de3c4d5,0x1b48fdf362d558e8,0xe3c4cd58f4c501cd,0xcd58f0c501cd197d)
 	Q(0xdb15d8c5eb14d8c5,0xe114e8c5db58d0c5,0xc958d8c5c915e8c5,0xc915e1c5d116e0c5,0x1178c1c4c958e8c5,0xfffc66e9f201490a,0x2e666666666666ff,0x841f0f)
 	Q(0x8f0fd2854dd28949,0xfffed0e9fffffdd5,0xccccccccccccccff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0x200000000,0x600000004,0xa00000008,0xe0000000c,0x1200000010,0x1600000014,0x1a00000018,0x1e0000001c)
-	Q(0x300000001,0x700000005,0xb00000009,0xf0000000d,0x1300000011,0x1700000015,0x1b00000019,0x1f0000001d)
+	QUAD $0xccccccccffff0000
 	RET
 
 // func avx512MulSplit4(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
@@ -209,13 +185,7 @@ TEXT ·avx512MulSplit4(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x62f201492a1178c1,0xdcc501e51b48fdf3,0x1e5197de3c4e558,0x48fdf362e558d8c5,0xc4dd58e4c501dd1b,0x58e0c501dd197de3,0x1d51b48fdf362dd,0x197de3c4d558ecc5)
 	Q(0xf362d558e8c501d5,0x58f4c501cd1b48fd,0xc501cd197de3c4cd,0xc5eb14d8c5cd58f0,0xc5db58d0c5db15d8,0xc5c915e8c5e114e8,0xc5d116e0c5c958d8,0xc4c958e8c5c915e1)
 	Q(0xe9f201490a1178c1,0x401f0ffffffa03,0x8f0fd2854dd28949,0xfffda8e9fffffc31,0xccccccccccccccff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0x200000000,0x600000004,0xa00000008,0xe0000000c,0x1200000010,0x1600000014,0x1a00000018,0x1e0000001c)
-	Q(0x300000001,0x700000005,0xb00000009,0xf0000000d,0x1300000011,0x1700000015,0x1b00000019,0x1f0000001d)
+	QUAD $0xccccccccffff0000
 	RET
 
 TEXT avx512MulSplit4Plain<>(SB), NOSPLIT|NOFRAME, $0-80
@@ -256,13 +226,7 @@ TEXT avx512MulSplit4Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x62f201492a1178c1,0xdcc501e51b48fdf3,0x1e5197de3c4e558,0x48fdf362e558d8c5,0xc4dd58e4c501dd1b,0x58e0c501dd197de3,0x1d51b48fdf362dd,0x197de3c4d558ecc5)
 	Q(0xf362d558e8c501d5,0x58f4c501cd1b48fd,0xc501cd197de3c4cd,0xc5eb14d8c5cd58f0,0xc5db58d0c5db15d8,0xc5c915e8c5e114e8,0xc5d116e0c5c958d8,0xc4c958e8c5c915e1)
 	Q(0xe9f201490a1178c1,0x401f0ffffffa03,0x8f0fd2854dd28949,0xfffda8e9fffffc31,0xccccccccccccccff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0x200000000,0x600000004,0xa00000008,0xe0000000c,0x1200000010,0x1600000014,0x1a00000018,0x1e0000001c)
-	Q(0x300000001,0x700000005,0xb00000009,0xf0000000d,0x1300000011,0x1700000015,0x1b00000019,0x1f0000001d)
+	QUAD $0xccccccccffff0000
 	RET
 
 // func avx512MulSplit8(w unsafe.Pointer, ws int64, x unsafe.Pointer, sums unsafe.Pointer, y unsafe.Pointer, ys int64, n int64, counts int64, far int64, sp int64)
@@ -329,13 +293,7 @@ TEXT ·avx512MulSplit8(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x5162014711487cc1,0x7cc162024711487c,0x487c5162037f1148,0x11487cd162047f11,0x7711487cc162057f,0x77711487c516206,0x62087711487cd162,0x5162096f11487cc1)
 	Q(0x7cd1620a6f11487c,0x487cc1620b6f1148,0x11487c51620c6711,0x6711487cd1620d67,0xf5f11487cc1620e,0x62105f11487c5162,0xc162115f11487cd1,0x7c5162125711487c)
 	Q(0x487cd16213571148,0x11487cc162144f11,0x4f11487c5162154f,0x175711487cd16216,0xccccccfffffa58e9,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0x200000000,0x600000004,0xa00000008,0xe0000000c,0x1200000010,0x1600000014,0x1a00000018,0x1e0000001c)
-	Q(0x300000001,0x700000005,0xb00000009,0xf0000000d,0x1300000011,0x1700000015,0x1b00000019,0x1f0000001d)
+	QUAD $0xccccccccffff0000
 	RET
 
 TEXT avx512MulSplit8Plain<>(SB), NOSPLIT|NOFRAME, $0-80
@@ -388,13 +346,7 @@ TEXT avx512MulSplit8Plain<>(SB), NOSPLIT|NOFRAME, $0-80
 	Q(0x5162014711487cc1,0x7cc162024711487c,0x487c5162037f1148,0x11487cd162047f11,0x7711487cc162057f,0x77711487c516206,0x62087711487cd162,0x5162096f11487cc1)
 	Q(0x7cd1620a6f11487c,0x487cc1620b6f1148,0x11487c51620c6711,0x6711487cd1620d67,0xf5f11487cc1620e,0x62105f11487c5162,0xc162115f11487cd1,0x7c5162125711487c)
 	Q(0x487cd16213571148,0x11487cc162144f11,0x4f11487c5162154f,0x175711487cd16216,0xccccccfffffa58e9,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
-	Q(0x200000000,0x600000004,0xa00000008,0xe0000000c,0x1200000010,0x1600000014,0x1a00000018,0x1e0000001c)
-	Q(0x300000001,0x700000005,0xb00000009,0xf0000000d,0x1300000011,0x1700000015,0x1b00000019,0x1f0000001d)
+	QUAD $0xccccccccffff0000
 	RET
 
 // func avx512Split(dst unsafe.Pointer, step int64, src unsafe.Pointer, n int64)
@@ -404,10 +356,9 @@ TEXT ·avx512Split(SB), NOSPLIT|NOFRAME, $0-32
 	MOVQ src+16(FP), R14
 	MOVQ n+24(FP), R15
 	PCALIGN $64
-	Q(0x928e0fff854d,0xb9c03140c4834900,0x10ba0000ffff,0xdd0528487cf16200,0x28487cf162000001,0x1f0f000002130d,0xbf10ee8348fe894c,0xff420f4900000010)
+	Q(0x928e0fff854d,0xb9c03140c4834900,0x10ba0000ffff,0x9d0528487cf16200,0x28487cf162000001,0x1f0f000001d30d,0xbf10ee8348fe894c,0xff420f4900000010)
 	Q(0xf540e2c4f0420f48,0x7cd162cf92fbc5f9,0xf21ff83491610c9,0xc5f1f548e2c4f243,0x10c97cd162ce92fb,0xe228487cf162015e,0xd162e37f487df262,0xf262ff246411487c)
 	Q(0x487cd162d37f4875,0x4980ee8349241411,0x854dec014de0c783,0xccc377f8c5957fff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xccccccccffff0000,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
 	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)
 	Q(0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000,0xffff0000ffff0000)

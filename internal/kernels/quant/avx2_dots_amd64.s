@@ -17,11 +17,6 @@ TEXT ·avx2DotsFold(SB), NOSPLIT|NOFRAME, $0-40
 	PCALIGN $64
 	Q(0x8548c09e0fff854d,0x6175c108c19e0fff,0x2e66666666c7ff48,0x841f0f,0x2e66e1894cf88948,0x841f0f,0x78c1c4061078c1c4,0x1c8c6f9c5104658)
 	Q(0xc816fac5c158f8c5,0x111fac5c158fac5,0x48e9014c20c68349,0xd07f01f88348c8ff,0xff478d4904c48349,0x7fc7894901ff8349,0xccccccccccccc3af,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsTable1x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -93,7 +88,6 @@ TEXT ·avx2DotsBytes1x1(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xc00000008
 	QUAD $0x1400000010
 	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsBytes1x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -109,7 +103,6 @@ TEXT avx2DotsBytes1x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xc00000008
 	QUAD $0x1400000010
 	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsInt81x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -129,11 +122,6 @@ TEXT ·avx2DotsInt81x1(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xc14d0f48c8394830,0xc4484e8948c12948,0x170c8d490f187dc2,0x8b481714187dc2c4,0x148173c8d490856,0xc0854804c78349d1,0x2e6666666666be7e,0x841f0f)
 	Q(0x4008d180f41,0xfcc5005d217dc2c4,0xe4c5da5ce4c5db5b,0xc41e987dc2c4d959,0x5bfcc50845217dc2,0x59fcc5c25cfcc5c0,0xc420469865c2c4c1,0x5bfcc5105d217dc2)
 	Q(0x59e4c5da5ce4c5db,0xc4405e987dc2c4d9,0x5bfcc51845217dc2,0x59fcc5c25cfcc5c0,0x4960469865c2c4c1,0x4880ee834920c583,0x887fc08548e0c083,0xccccccffffff33e9)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsInt81x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -143,11 +131,6 @@ TEXT avx2DotsInt81x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xc14d0f48c8394830,0xc4484e8948c12948,0x170c8d490f187dc2,0x8b481714187dc2c4,0x148173c8d490856,0xc0854804c78349d1,0x2e6666666666be7e,0x841f0f)
 	Q(0x841f0f,0xfcc5005d217dc2c4,0xe4c5da5ce4c5db5b,0xc41e987dc2c4d959,0x5bfcc50845217dc2,0x59fcc5c25cfcc5c0,0xc420469865c2c4c1,0x5bfcc5105d217dc2)
 	Q(0x59e4c5da5ce4c5db,0xc4405e987dc2c4d9,0x5bfcc51845217dc2,0x59fcc5c25cfcc5c0,0x4960469865c2c4c1,0x4880ee834920c583,0x887fc08548e0c083,0xccccccffffff33e9)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsScaled1x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -167,11 +150,6 @@ TEXT ·avx2DotsScaled1x1(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xc14d0f48c8394830,0xc4484e8948c12948,0x187de2c40f187dc2,0xf9014c084e8b4817,0x4804c78349ca0148,0x401f0fc47ec085,0x4008d180f41,0xfcc5005d217dc2c4)
 	Q(0xe4c5db59f4c5db5b,0xc41e987dc2c4da59,0x5bfcc50845217dc2,0x59fcc5c059f4c5c0,0xc420469865c2c4c2,0x5bfcc5105d217dc2,0x59e4c5db59f4c5db,0xc4405e987dc2c4da)
 	Q(0x5bfcc51845217dc2,0x59fcc5c059f4c5c0,0x4960469865c2c4c2,0x4880ee834920c583,0x887fc08548e0c083,0xccccccffffff43e9,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsScaled1x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -181,11 +159,6 @@ TEXT avx2DotsScaled1x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xc14d0f48c8394830,0xc4484e8948c12948,0x187de2c40f187dc2,0xf9014c084e8b4817,0x4804c78349ca0148,0x401f0fc47ec085,0x841f0f,0xfcc5005d217dc2c4)
 	Q(0xe4c5db59f4c5db5b,0xc41e987dc2c4da59,0x5bfcc50845217dc2,0x59fcc5c059f4c5c0,0xc420469865c2c4c2,0x5bfcc5105d217dc2,0x59e4c5db59f4c5db,0xc4405e987dc2c4da)
 	Q(0x5bfcc51845217dc2,0x59fcc5c059f4c5c0,0x4960469865c2c4c2,0x4880ee834920c583,0x887fc08548e0c083,0xccccccffffff43e9,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsUInt81x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -205,11 +178,6 @@ TEXT ·avx2DotsUInt81x1(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xc14d0f48c8394830,0xc4484e8948c12948,0x170c8d490f187dc2,0x8b481714187dc2c4,0x148173c8d490856,0xc0854804c78349d1,0x2e6666666666be7e,0x841f0f)
 	Q(0x4008d180f41,0xfcc5005d317dc2c4,0xe4c5da5ce4c5db5b,0xc41e987dc2c4d959,0x5bfcc50845317dc2,0x59fcc5c25cfcc5c0,0xc420469865c2c4c1,0x5bfcc5105d317dc2)
 	Q(0x59e4c5da5ce4c5db,0xc4405e987dc2c4d9,0x5bfcc51845317dc2,0x59fcc5c25cfcc5c0,0x4960469865c2c4c1,0x4880ee834920c583,0x887fc08548e0c083,0xccccccffffff33e9)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsUInt81x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -219,11 +187,6 @@ TEXT avx2DotsUInt81x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xc14d0f48c8394830,0xc4484e8948c12948,0x170c8d490f187dc2,0x8b481714187dc2c4,0x148173c8d490856,0xc0854804c78349d1,0x2e6666666666be7e,0x841f0f)
 	Q(0x841f0f,0xfcc5005d317dc2c4,0xe4c5da5ce4c5db5b,0xc41e987dc2c4d959,0x5bfcc50845317dc2,0x59fcc5c25cfcc5c0,0xc420469865c2c4c1,0x5bfcc5105d317dc2)
 	Q(0x59e4c5da5ce4c5db,0xc4405e987dc2c4d9,0x5bfcc51845317dc2,0x59fcc5c25cfcc5c0,0x4960469865c2c4c1,0x4880ee834920c583,0x887fc08548e0c083,0xccccccffffff33e9)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsTable2x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -311,7 +274,6 @@ TEXT ·avx2DotsBytes2x1(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xc00000008
 	QUAD $0x1400000010
 	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsBytes2x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -331,7 +293,6 @@ TEXT avx2DotsBytes2x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xc00000008
 	QUAD $0x1400000010
 	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsInt82x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -354,11 +315,6 @@ TEXT ·avx2DotsInt82x1(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x544217dc2c4ca59,0x5cfcc5c05bfcc518,0x7c41c4c459fcc5c5,0xcea83de2c4604610,0xc58349c7a83de2c4,0xc1834880ee834920,0xff068f0fc98548e0,0x854848568b48ffff)
 	Q(0x4cfffffea98f0fd2,0x34cff014d087e8b,0xc1c458668b4c507e,0x117cc1c4240c117c,0x8b48068b48202444,0x8d4840c48349204e,0x2949000000008d14,0x49c82948c00148d6)
 	Q(0x8d4828468b48c501,0x8348284e8948fe48,0xfffffe388f0f03f8,0xccccccccc377f8c5,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsInt82x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -371,11 +327,6 @@ TEXT avx2DotsInt82x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x544217dc2c4ca59,0x5cfcc5c05bfcc518,0x7c41c4c459fcc5c5,0xcea83de2c4604610,0xc58349c7a83de2c4,0xc1834880ee834920,0xff068f0fc98548e0,0x854848568b48ffff)
 	Q(0x4cfffffea98f0fd2,0x34cff014d087e8b,0xc1c458668b4c507e,0x117cc1c4240c117c,0x8b48068b48202444,0x8d4840c48349204e,0x2949000000008d14,0x49c82948c00148d6)
 	Q(0x8d4828468b48c501,0x8348284e8948fe48,0xfffffe388f0f03f8,0xccccccccc377f8c5,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsScaled2x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -398,11 +349,6 @@ TEXT ·avx2DotsScaled2x1(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x544217dc2c4cb59,0x59dcc5c05bfcc518,0x7c41c4c559fcc5c0,0xcea83de2c4604610,0xc58349c7a83de2c4,0xc1834880ee834920,0xff068f0fc98548e0,0x854d48468b4cffff)
 	Q(0x4cfffffea98f0fc0,0x34cff014d087e8b,0xc1c458668b4c507e,0x117cc1c4240c117c,0x8b48068b48202444,0x8d4840c48349204e,0x2949000000008d14,0x49c82948c00148d6)
 	Q(0x8d4828468b48c501,0x8348284e8948fe48,0xfffffe388f0f03f8,0xccccccccc377f8c5,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsScaled2x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -415,11 +361,6 @@ TEXT avx2DotsScaled2x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x544217dc2c4cb59,0x59dcc5c05bfcc518,0x7c41c4c559fcc5c0,0xcea83de2c4604610,0xc58349c7a83de2c4,0xc1834880ee834920,0xff068f0fc98548e0,0x854d48468b4cffff)
 	Q(0x4cfffffea98f0fc0,0x34cff014d087e8b,0xc1c458668b4c507e,0x117cc1c4240c117c,0x8b48068b48202444,0x8d4840c48349204e,0x2949000000008d14,0x49c82948c00148d6)
 	Q(0x8d4828468b48c501,0x8348284e8948fe48,0xfffffe388f0f03f8,0xccccccccc377f8c5,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsUInt82x1(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -442,11 +383,6 @@ TEXT ·avx2DotsUInt82x1(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x544317dc2c4ca59,0x5cfcc5c05bfcc518,0x7c41c4c459fcc5c5,0xcea83de2c4604610,0xc58349c7a83de2c4,0xc1834880ee834920,0xff068f0fc98548e0,0x854848568b48ffff)
 	Q(0x4cfffffea98f0fd2,0x34cff014d087e8b,0xc1c458668b4c507e,0x117cc1c4240c117c,0x8b48068b48202444,0x8d4840c48349204e,0x2949000000008d14,0x49c82948c00148d6)
 	Q(0x8d4828468b48c501,0x8348284e8948fe48,0xfffffe388f0f03f8,0xccccccccc377f8c5,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsUInt82x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -459,11 +395,6 @@ TEXT avx2DotsUInt82x1Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x544317dc2c4ca59,0x5cfcc5c05bfcc518,0x7c41c4c459fcc5c5,0xcea83de2c4604610,0xc58349c7a83de2c4,0xc1834880ee834920,0xff068f0fc98548e0,0x854848568b48ffff)
 	Q(0x4cfffffea98f0fd2,0x34cff014d087e8b,0xc1c458668b4c507e,0x117cc1c4240c117c,0x8b48068b48202444,0x8d4840c48349204e,0x2949000000008d14,0x49c82948c00148d6)
 	Q(0x8d4828468b48c501,0x8348284e8948fe48,0xfffffe388f0f03f8,0xccccccccc377f8c5,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsTable2x2(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -556,7 +487,6 @@ TEXT ·avx2DotsBytes2x2(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xc00000008
 	QUAD $0x1400000010
 	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsBytes2x2Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -577,7 +507,6 @@ TEXT avx2DotsBytes2x2Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xc00000008
 	QUAD $0x1400000010
 	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsInt82x2(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -602,11 +531,6 @@ TEXT ·avx2DotsInt82x2(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x107c41c4ce5934c5,0xc4c2b83dc2c44056,0x107c41c4cab835c2,0xc2a82d62c4401654,0x7dc2c4cba82d62c4,0xc5d25bfcc5185521,0xc4d459ecc5d55cec,0xfcc518055c217dc2)
 	Q(0xe4c5df5ce4c5db5b,0x6056107c41c4de59,0x65c2c4c2b86dc2c4,0x1654107c41c4cab8,0xc2c4d0a82dc2c460,0x4920c58349d9a82d,0x48e0c1834880ee83,0xfffffec08f0fc985)
 	Q(0xccccccfffffe5be9,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsInt82x2Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -621,11 +545,6 @@ TEXT avx2DotsInt82x2Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x107c41c4ce5934c5,0xc4c2b83dc2c44056,0x107c41c4cab835c2,0xc2a82d62c4401654,0x7dc2c4cba82d62c4,0xc5d25bfcc5185521,0xc4d459ecc5d55cec,0xfcc518055c217dc2)
 	Q(0xe4c5df5ce4c5db5b,0x6056107c41c4de59,0x65c2c4c2b86dc2c4,0x1654107c41c4cab8,0xc2c4d0a82dc2c460,0x4920c58349d9a82d,0x48e0c1834880ee83,0xfffffec08f0fc985)
 	Q(0xccccccfffffe5be9,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsScaled2x2(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -650,11 +569,6 @@ TEXT ·avx2DotsScaled2x2(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x107c41c4cf5934c5,0xc4c2b83dc2c44056,0x107c41c4cab835c2,0xc2a82d62c4401654,0x7dc2c4cca82d62c4,0xc5d25bfcc5185521,0xc4d559ecc5d259e4,0xfcc5180564217dc2)
 	Q(0xdcc5e459ccc5e45b,0x6056107c41c4e759,0x5dc2c4c2b86dc2c4,0x1654107c41c4cab8,0xc2c4d0a82dc2c460,0x4920c58349e1a82d,0x48e0c1834880ee83,0xfffffec08f0fc985)
 	Q(0xccccccfffffe5be9,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsScaled2x2Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -669,11 +583,6 @@ TEXT avx2DotsScaled2x2Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x107c41c4cf5934c5,0xc4c2b83dc2c44056,0x107c41c4cab835c2,0xc2a82d62c4401654,0x7dc2c4cca82d62c4,0xc5d25bfcc5185521,0xc4d559ecc5d259e4,0xfcc5180564217dc2)
 	Q(0xdcc5e459ccc5e45b,0x6056107c41c4e759,0x5dc2c4c2b86dc2c4,0x1654107c41c4cab8,0xc2c4d0a82dc2c460,0x4920c58349e1a82d,0x48e0c1834880ee83,0xfffffec08f0fc985)
 	Q(0xccccccfffffe5be9,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsUInt82x2(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -698,11 +607,6 @@ TEXT ·avx2DotsUInt82x2(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x107c41c4ce5934c5,0xc4c2b83dc2c44056,0x107c41c4cab835c2,0xc2a82d62c4401654,0x7dc2c4cba82d62c4,0xc5d25bfcc5185531,0xc4d459ecc5d55cec,0xfcc518055c317dc2)
 	Q(0xe4c5df5ce4c5db5b,0x6056107c41c4de59,0x65c2c4c2b86dc2c4,0x1654107c41c4cab8,0xc2c4d0a82dc2c460,0x4920c58349d9a82d,0x48e0c1834880ee83,0xfffffec08f0fc985)
 	Q(0xccccccfffffe5be9,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsUInt82x2Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -717,11 +621,6 @@ TEXT avx2DotsUInt82x2Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x107c41c4ce5934c5,0xc4c2b83dc2c44056,0x107c41c4cab835c2,0xc2a82d62c4401654,0x7dc2c4cba82d62c4,0xc5d25bfcc5185531,0xc4d459ecc5d55cec,0xfcc518055c317dc2)
 	Q(0xe4c5df5ce4c5db5b,0x6056107c41c4de59,0x65c2c4c2b86dc2c4,0x1654107c41c4cab8,0xc2c4d0a82dc2c460,0x4920c58349d9a82d,0x48e0c1834880ee83,0xfffffec08f0fc985)
 	Q(0xccccccfffffe5be9,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsTable1x4(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -801,7 +700,6 @@ TEXT ·avx2DotsBytes1x4(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xc00000008
 	QUAD $0x1400000010
 	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsBytes1x4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -819,7 +717,6 @@ TEXT avx2DotsBytes1x4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xc00000008
 	QUAD $0x1400000010
 	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsInt81x4(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -842,11 +739,6 @@ TEXT ·avx2DotsInt81x4(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xc4204e44b865c2c4,0xc2c420165c984dc2,0xf65bfcc51075217d,0xf459ccc5f55cccc5,0xc2c44056b84dc2c4,0x4dc2c4400e4cb84d,0x9865c2c4404e44b8,0x5d217dc2c4401674)
 	Q(0x5ce4c5db5bfcc518,0x65c2c4dc59e4c5dd,0x4cb865c2c46056b8,0x4e44b865c2c4600e,0x60165c984dc2c460,0x80ee834920c58349,0xfc08548e0c08348,0xfecee9ffffff338f)
 	Q(0xccccccccccccffff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsInt81x4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -859,11 +751,6 @@ TEXT avx2DotsInt81x4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xc4204e44b865c2c4,0xc2c420165c984dc2,0xf65bfcc51075217d,0xf459ccc5f55cccc5,0xc2c44056b84dc2c4,0x4dc2c4400e4cb84d,0x9865c2c4404e44b8,0x5d217dc2c4401674)
 	Q(0x5ce4c5db5bfcc518,0x65c2c4dc59e4c5dd,0x4cb865c2c46056b8,0x4e44b865c2c4600e,0x60165c984dc2c460,0x80ee834920c58349,0xfc08548e0c08348,0xfecee9ffffff338f)
 	Q(0xccccccccccccffff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsScaled1x4(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -885,11 +772,6 @@ TEXT ·avx2DotsScaled1x4(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x4dc2c40e0cb84dc2,0x349865c2c44e04b8,0xc5085d217dc2c416,0xc5db59dcc5db5bfc,0x56b865c2c4dd59e4,0x200e4cb865c2c420,0xc4204e44b865c2c4,0xc2c420165c984dc2)
 	Q(0xf65bfcc51075217d,0xf559ccc5f659dcc5,0xc2c44056b84dc2c4,0x4dc2c4400e4cb84d,0x9865c2c4404e44b8,0x5d217dc2c4401674,0x59dcc5db5bfcc518,0x65c2c4dd59e4c5db)
 	Q(0x4cb865c2c46056b8,0x4e44b865c2c4600e,0x60165c984dc2c460,0x80ee834920c58349,0xfc08548e0c08348,0xfedee9ffffff338f,0xccccccccccccffff,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsScaled1x4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -901,11 +783,6 @@ TEXT avx2DotsScaled1x4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x4dc2c40e0cb84dc2,0x349865c2c44e04b8,0xc5085d217dc2c416,0xc5db59dcc5db5bfc,0x56b865c2c4dd59e4,0x200e4cb865c2c420,0xc4204e44b865c2c4,0xc2c420165c984dc2)
 	Q(0xf65bfcc51075217d,0xf559ccc5f659dcc5,0xc2c44056b84dc2c4,0x4dc2c4400e4cb84d,0x9865c2c4404e44b8,0x5d217dc2c4401674,0x59dcc5db5bfcc518,0x65c2c4dd59e4c5db)
 	Q(0x4cb865c2c46056b8,0x4e44b865c2c4600e,0x60165c984dc2c460,0x80ee834920c58349,0xfc08548e0c08348,0xfedee9ffffff338f,0xccccccccccccffff,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsUInt81x4(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -928,11 +805,6 @@ TEXT ·avx2DotsUInt81x4(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xc4204e44b865c2c4,0xc2c420165c984dc2,0xf65bfcc51075317d,0xf459ccc5f55cccc5,0xc2c44056b84dc2c4,0x4dc2c4400e4cb84d,0x9865c2c4404e44b8,0x5d317dc2c4401674)
 	Q(0x5ce4c5db5bfcc518,0x65c2c4dc59e4c5dd,0x4cb865c2c46056b8,0x4e44b865c2c4600e,0x60165c984dc2c460,0x80ee834920c58349,0xfc08548e0c08348,0xfecee9ffffff338f)
 	Q(0xccccccccccccffff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsUInt81x4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -945,11 +817,6 @@ TEXT avx2DotsUInt81x4Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xc4204e44b865c2c4,0xc2c420165c984dc2,0xf65bfcc51075317d,0xf459ccc5f55cccc5,0xc2c44056b84dc2c4,0x4dc2c4400e4cb84d,0x9865c2c4404e44b8,0x5d317dc2c4401674)
 	Q(0x5ce4c5db5bfcc518,0x65c2c4dc59e4c5dd,0x4cb865c2c46056b8,0x4e44b865c2c4600e,0x60165c984dc2c460,0x80ee834920c58349,0xfc08548e0c08348,0xfecee9ffffff338f)
 	Q(0xccccccccccccffff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsTable1x8(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -1038,7 +905,6 @@ TEXT ·avx2DotsBytes1x8(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xc00000008
 	QUAD $0x1400000010
 	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsBytes1x8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -1059,7 +925,6 @@ TEXT avx2DotsBytes1x8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	QUAD $0xc00000008
 	QUAD $0x1400000010
 	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsInt81x8(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -1085,11 +950,6 @@ TEXT ·avx2DotsInt81x8(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x6cb82dc2c44076b8,0x4e64b82dc2c4400e,0x40165cb82dc2c440,0xc2c44050b82dc2c4,0x2dc2c440084cb82d,0x984542c4404844b8,0x7d217dc2c4401054,0x44c1c4ff5bfcc518)
 	Q(0xc2c4ff59bcc5f95c,0xb845c2c46076b845,0x64b845c2c4600e6c,0x165cb845c2c4604e,0xc46050b845c2c460,0xc2c460084cb845c2,0x2dc2c4604844b845,0x20c5834960107c98)
 	Q(0xe0c0834880ee8349,0xfffebf8f0fc08548,0xccccfffffe5ae9ff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsInt81x8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -1105,11 +965,6 @@ TEXT avx2DotsInt81x8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x6cb82dc2c44076b8,0x4e64b82dc2c4400e,0x40165cb82dc2c440,0xc2c44050b82dc2c4,0x2dc2c440084cb82d,0x984542c4404844b8,0x7d217dc2c4401054,0x44c1c4ff5bfcc518)
 	Q(0xc2c4ff59bcc5f95c,0xb845c2c46076b845,0x64b845c2c4600e6c,0x165cb845c2c4604e,0xc46050b845c2c460,0xc2c460084cb845c2,0x2dc2c4604844b845,0x20c5834960107c98)
 	Q(0xe0c0834880ee8349,0xfffebf8f0fc08548,0xccccfffffe5ae9ff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsScaled1x8(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -1135,11 +990,6 @@ TEXT ·avx2DotsScaled1x8(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xe6cb82dc2c44076,0x404e64b82dc2c440,0xc440165cb82dc2c4,0x2dc2c44051b82dc2,0xb82dc2c440094cb8,0x54984542c4404944,0x187d217dc2c44011,0xff59bcc5ff5bfcc5)
 	Q(0xb845c2c4ff59b4c5,0xe6cb845c2c46076,0x604e64b845c2c460,0xc460165cb845c2c4,0x45c2c46051b845c2,0xb845c2c460094cb8,0x7c982dc2c4604944,0x834920c583496011)
 	Q(0x8548e0c0834880ee,0xe9fffffec18f0fc0,0xccccccccfffffe5c,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsScaled1x8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -1155,11 +1005,6 @@ TEXT avx2DotsScaled1x8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0xe6cb82dc2c44076,0x404e64b82dc2c440,0xc440165cb82dc2c4,0x2dc2c44051b82dc2,0xb82dc2c440094cb8,0x54984542c4404944,0x187d217dc2c44011,0xff59bcc5ff5bfcc5)
 	Q(0xb845c2c4ff59b4c5,0xe6cb845c2c46076,0x604e64b845c2c460,0xc460165cb845c2c4,0x45c2c46051b845c2,0xb845c2c460094cb8,0x7c982dc2c4604944,0x834920c583496011)
 	Q(0x8548e0c0834880ee,0xe9fffffec18f0fc0,0xccccccccfffffe5c,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 // func avx2DotsUInt81x8(sums unsafe.Pointer, w unsafe.Pointer, x unsafe.Pointer, scales unsafe.Pointer, table unsafe.Pointer, s unsafe.Pointer)
@@ -1185,11 +1030,6 @@ TEXT ·avx2DotsUInt81x8(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x6cb82dc2c44076b8,0x4e64b82dc2c4400e,0x40165cb82dc2c440,0xc2c44050b82dc2c4,0x2dc2c440084cb82d,0x984542c4404844b8,0x7d317dc2c4401054,0x44c1c4ff5bfcc518)
 	Q(0xc2c4ff59bcc5f95c,0xb845c2c46076b845,0x64b845c2c4600e6c,0x165cb845c2c4604e,0xc46050b845c2c460,0xc2c460084cb845c2,0x2dc2c4604844b845,0x20c5834960107c98)
 	Q(0xe0c0834880ee8349,0xfffebf8f0fc08548,0xccccfffffe5ae9ff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET
 
 TEXT avx2DotsUInt81x8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
@@ -1205,9 +1045,4 @@ TEXT avx2DotsUInt81x8Plain<>(SB), NOSPLIT|NOFRAME, $0-48
 	Q(0x6cb82dc2c44076b8,0x4e64b82dc2c4400e,0x40165cb82dc2c440,0xc2c44050b82dc2c4,0x2dc2c440084cb82d,0x984542c4404844b8,0x7d317dc2c4401054,0x44c1c4ff5bfcc518)
 	Q(0xc2c4ff59bcc5f95c,0xb845c2c46076b845,0x64b845c2c4600e6c,0x165cb845c2c4604e,0xc46050b845c2c460,0xc2c460084cb845c2,0x2dc2c4604844b845,0x20c5834960107c98)
 	Q(0xe0c0834880ee8349,0xfffebf8f0fc08548,0xccccfffffe5ae9ff,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x400000000
-	QUAD $0xc00000008
-	QUAD $0x1400000010
-	QUAD $0x1c00000018
-	QUAD $0x7fff00000001
 	RET

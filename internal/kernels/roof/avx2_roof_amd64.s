@@ -27,7 +27,6 @@ TEXT ·roofRead2x8(SB), NOSPLIT|NOFRAME, $0-24
 	Q(0xc1c4542c5754c1c4,0x180f4120544c5774,0x341c5764c1c4310c,0x49203444577cc1c4,0x4940c1834940c483,0x5d8f0fdb854dcbff,0x894df10149ffffff,0xbb01c3f6c3)
 	Q(0x149d5294de77500,0xfece8f0fed854df4,0xc4f7570c41c4ffff,0x571c41c4e5571c41,0x57d4c5ff57b4c5e6,0x57e4c5ed579cc5ef,0xbcc5eb572cc1c4dd,0xecc5ed57ccc5f657)
 	Q(0xf4c5ca57f4c5d457,0xc1c4c157fcc5cd57,0x46117cc1c41e117c,0x57e0c5c377f8c520,0x7cc1c4c057f8c5db,0x2046117cc1c41e11,0xccccccccc377f8c5,0xcccccccccccccccc)
-	QUAD $0xcccccccc0da24260
 	RET
 
 TEXT roofRead2x8Plain<>(SB), NOSPLIT|NOFRAME, $0-24
@@ -40,7 +39,6 @@ TEXT roofRead2x8Plain<>(SB), NOSPLIT|NOFRAME, $0-24
 	Q(0xc1c4542c5754c1c4,0x441f0f20544c5774,0x341c5764c1c40000,0x49203444577cc1c4,0x4940c1834940c483,0x5d8f0fdb854dcbff,0x894df10149ffffff,0xbb01c3f6c3)
 	Q(0x149d5294de77500,0xfece8f0fed854df4,0xc4f7570c41c4ffff,0x571c41c4e5571c41,0x57d4c5ff57b4c5e6,0x57e4c5ed579cc5ef,0xbcc5eb572cc1c4dd,0xecc5ed57ccc5f657)
 	Q(0xf4c5ca57f4c5d457,0xc1c4c157fcc5cd57,0x46117cc1c41e117c,0x57e0c5c377f8c520,0x7cc1c4c057f8c5db,0x2046117cc1c41e11,0xccccccccc377f8c5,0xcccccccccccccccc)
-	QUAD $0xcccccccc0da24260
 	RET
 
 TEXT roofRead2x8Near<>(SB), NOSPLIT|NOFRAME, $0-24
@@ -53,7 +51,6 @@ TEXT roofRead2x8Near<>(SB), NOSPLIT|NOFRAME, $0-24
 	Q(0xc1c4542c5754c1c4,0x180f4120544c5774,0x341c5764c1c4310c,0x49203444577cc1c4,0x4940c1834940c483,0x5d8f0fdb854dcbff,0x894df10149ffffff,0xbb01c3f6c3)
 	Q(0x149d5294de77500,0xfece8f0fed854df4,0xc4f7570c41c4ffff,0x571c41c4e5571c41,0x57d4c5ff57b4c5e6,0x57e4c5ed579cc5ef,0xbcc5eb572cc1c4dd,0xecc5ed57ccc5f657)
 	Q(0xf4c5ca57f4c5d457,0xc1c4c157fcc5cd57,0x46117cc1c41e117c,0x57e0c5c377f8c520,0x7cc1c4c057f8c5db,0x2046117cc1c41e11,0xccccccccc377f8c5,0xcccccccccccccccc)
-	QUAD $0xcccccccc0da24260
 	RET
 
 // func roofRead2x1(p unsafe.Pointer, n int64, out unsafe.Pointer)
@@ -72,7 +69,6 @@ TEXT ·roofRead2x1(SB), NOSPLIT|NOFRAME, $0-24
 	Q(0xf4120246c5754c1,0xc400000440248c18,0xc1c4402474574cc1,0x180f4160245c5764,0xc1c400000480248c,0x8024a4575c,0xa0248c5774c1c4,0xc0248c180f410000)
 	Q(0x94576cc1c4000004,0x7cc1c4000000c024,0x49000000e0248457,0x814900000100c481,0xed854dffffff00c5,0xdcc5f757ccc5867f,0xe4c5d257ccc5d257,0xe4c5c057f4c5dd57)
 	Q(0xc416117cc1c4c057,0x77f8c52046117cc1,0x57f8c5d257e8c5c3,0xc1c416117cc1c4c0,0xc377f8c52046117c,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0xcccccccc0da24260
 	RET
 
 TEXT roofRead2x1Plain<>(SB), NOSPLIT|NOFRAME, $0-24
@@ -81,7 +77,6 @@ TEXT roofRead2x1Plain<>(SB), NOSPLIT|NOFRAME, $0-24
 	Q(0xf6620246c5754c1,0xc40000000000841f,0xc1c4402474574cc1,0x1f0f6660245c5764,0xc1c4000000000084,0x8024a4575c,0xa0248c5774c1c4,0x841f0f660000)
 	Q(0x94576cc1c4000000,0x7cc1c4000000c024,0x49000000e0248457,0x814900000100c481,0xed854dffffff00c5,0xdcc5f757ccc5867f,0xe4c5d257ccc5d257,0xe4c5c057f4c5dd57)
 	Q(0xc416117cc1c4c057,0x77f8c52046117cc1,0x57f8c5d257e8c5c3,0xc1c416117cc1c4c0,0xc377f8c52046117c,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0xcccccccc0da24260
 	RET
 
 TEXT roofRead2x1Near<>(SB), NOSPLIT|NOFRAME, $0-24
@@ -90,7 +85,6 @@ TEXT roofRead2x1Near<>(SB), NOSPLIT|NOFRAME, $0-24
 	Q(0xf4120246c5754c1,0xc400000140248c18,0xc1c4402474574cc1,0x180f4160245c5764,0xc1c400000180248c,0x8024a4575c,0xa0248c5774c1c4,0xc0248c180f410000)
 	Q(0x94576cc1c4000001,0x7cc1c4000000c024,0x49000000e0248457,0x814900000100c481,0xed854dffffff00c5,0xdcc5f757ccc5867f,0xe4c5d257ccc5d257,0xe4c5c057f4c5dd57)
 	Q(0xc416117cc1c4c057,0x77f8c52046117cc1,0x57f8c5d257e8c5c3,0xc1c416117cc1c4c0,0xc377f8c52046117c,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0xcccccccc0da24260
 	RET
 
 // func roofStream2(p unsafe.Pointer, n int64, with int64)
@@ -101,7 +95,6 @@ TEXT ·roofStream2(SB), NOSPLIT|NOFRAME, $0-24
 	PCALIGN $64
 	Q(0x79c1c4367eed854d,0x49c0787de2c4c66e,0x2e6666666640c583,0x841f0f,0xc1c42404e77dc1c4,0xc48349202444e77d,0xfd8349c0c5834940,0xf8c5f8ae0fe57740)
 	Q(0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0xcccccccc0da24260
 	RET
 
 // func roofFloat2(steps int64)

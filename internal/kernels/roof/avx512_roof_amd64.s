@@ -25,8 +25,6 @@ TEXT ·roofReadx8(SB), NOSPLIT|NOFRAME, $0-24
 	Q(0x48e5d162890c180f,0x390c180f418c1cef,0x413c14ef48edd162,0x48f5d162510c180f,0x310c180f41540cef,0x493404ef48fdd162,0x4940c1834940c483,0x49917fdb854dcbff)
 	Q(0x1c3f6c3894df101,0x4deb7500000000bb,0xed854df40149d529,0xf162ffffff128f0f,0x48d5f362f7ef48cd,0x2548e5f36296e625,0xc22548f5f36296d4,0xc5067f48fed16296)
 	Q(0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 TEXT roofReadx8Plain<>(SB), NOSPLIT|NOFRAME, $0-24
@@ -37,8 +35,6 @@ TEXT roofReadx8Plain<>(SB), NOSPLIT|NOFRAME, $0-24
 	Q(0x48e5d1620000441f,0x441f0f8c1cef,0xf3c14ef48edd162,0x48f5d1620000441f,0x441f0f540cef,0x493404ef48fdd162,0x4940c1834940c483,0x49917fdb854dcbff)
 	Q(0x1c3f6c3894df101,0x4deb7500000000bb,0xed854df40149d529,0xf162ffffff128f0f,0x48d5f362f7ef48cd,0x2548e5f36296e625,0xc22548f5f36296d4,0xc5067f48fed16296)
 	Q(0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 TEXT roofReadx8Near<>(SB), NOSPLIT|NOFRAME, $0-24
@@ -49,8 +45,6 @@ TEXT roofReadx8Near<>(SB), NOSPLIT|NOFRAME, $0-24
 	Q(0x48e5d162890c180f,0x390c180f418c1cef,0x413c14ef48edd162,0x48f5d162510c180f,0x310c180f41540cef,0x493404ef48fdd162,0x4940c1834940c483,0x49917fdb854dcbff)
 	Q(0x1c3f6c3894df101,0x4deb7500000000bb,0xed854df40149d529,0xf162ffffff128f0f,0x48d5f362f7ef48cd,0x2548e5f36296e625,0xc22548f5f36296d4,0xc5067f48fed16296)
 	Q(0xccccccccccc377f8,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 // func roofReadx1(p unsafe.Pointer, n int64, out unsafe.Pointer)
@@ -68,8 +62,6 @@ TEXT ·roofReadx1(SB), NOSPLIT|NOFRAME, $0-24
 	Q(0xc481497f7eed854d,0xc0eff9c5000004c0,0xd2efe9c5c9eff1c5,0x401f0fdbefe1c5,0xffff40248c180f41,0x245cef48e5d162ff,0x6280244c180f41ed,0x41ee2454ef48edd1)
 	Q(0xf5d162c0244c180f,0x180f41ef244cef48,0x44ef48fdd162240c,0xffff00c58149f024,0x100c48149ff,0xedf162b37fed854d,0x2548edf362d3ef48,0x67f48fed16296c1)
 	Q(0xc057f8c5c377f8c5,0xf8c50611487cd162,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 TEXT roofReadx1Plain<>(SB), NOSPLIT|NOFRAME, $0-24
@@ -77,8 +69,6 @@ TEXT roofReadx1Plain<>(SB), NOSPLIT|NOFRAME, $0-24
 	Q(0xc481497f7eed854d,0xc0eff9c5000004c0,0xd2efe9c5c9eff1c5,0x401f0fdbefe1c5,0x841f0f66,0x245cef48e5d16200,0x620000441f0f66ed,0x66ee2454ef48edd1)
 	Q(0xf5d1620000441f0f,0x441f0fef244cef48,0x44ef48fdd1620000,0xffff00c58149f024,0x100c48149ff,0xedf162b37fed854d,0x2548edf362d3ef48,0x67f48fed16296c1)
 	Q(0xc057f8c5c377f8c5,0xf8c50611487cd162,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 TEXT roofReadx1Near<>(SB), NOSPLIT|NOFRAME, $0-24
@@ -86,8 +76,6 @@ TEXT roofReadx1Near<>(SB), NOSPLIT|NOFRAME, $0-24
 	Q(0xc481497f7eed854d,0xc0eff9c5000001c0,0xd2efe9c5c9eff1c5,0x401f0fdbefe1c5,0xffff40248c180f41,0x245cef48e5d162ff,0x6280244c180f41f9,0x41fa2454ef48edd1)
 	Q(0xf5d162c0244c180f,0x180f41fb244cef48,0x44ef48fdd162240c,0xffff00c58149fc24,0x100c48149ff,0xedf162b37fed854d,0x2548edf362d3ef48,0x67f48fed16296c1)
 	Q(0xc057f8c5c377f8c5,0xf8c50611487cd162,0xccccccccccccc377,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 // func roofStream(p unsafe.Pointer, n int64, with int64)
@@ -97,8 +85,6 @@ TEXT ·roofStream(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ with+16(FP), R14
 	PCALIGN $64
 	Q(0x7dd262207eed854d,0x9040c58349c67a48,0x492404e7487dd162,0x49c0c5834940c483,0xf8ae0feb7740fd83,0xccccccccc377f8c5,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 // func roofFloat(steps int64)
@@ -108,8 +94,7 @@ TEXT ·roofFloat(SB), NOSPLIT|NOFRAME, $0-8
 	Q(0xb60518487df262,0xc828487cf1620000,0x988e0fe4854d,0xd257e8c5c4ff4900,0xe457d8c5db57e0c5,0xf657c8c5ed57d0c5,0x573841c4ff57c0c5,0x41c4c9573041c4c0)
 	Q(0xdb572041c4d25728,0x1041c4e4571841c4,0x2e6666666666ed57,0x841f0f,0x7262e8b848757262,0x48757262e0b84875,0xd0b848757262d8b8,0x7262c8b848757262)
 	Q(0x4875f262c0b84875,0xf0b84875f262f8b8,0xf262e8b84875f262,0x4875f262e0b84875,0xd0b84875f262d8b8,0x7701fc8349ccff49,0xccccccc377f8c5af,0xcccccccccccccccc)
-	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
+	QUAD $0xcccccccc0da24260
 	RET
 
 // func roofBFloat(steps int64)
@@ -119,8 +104,6 @@ TEXT ·roofBFloat(SB), NOSPLIT|NOFRAME, $0-8
 	Q(0xc957f0c5c057f8c5,0x908e0fe4854d,0xd257e8c5c4ff4900,0xe457d8c5db57e0c5,0xf657c8c5ed57d0c5,0x573841c4ff57c0c5,0x41c4c9573041c4c0,0xdb572041c4d25728)
 	Q(0x2e6666e4571841c4,0x841f0f,0x7262e15248767262,0x48767262d9524876,0xc95248767262d152,0xf262c15248767262,0x4876f262f9524876,0xe9524876f262f152)
 	Q(0xf262e1524876f262,0x4876f262d9524876,0xc1524876f262d152,0x7701fc8349ccff49,0xccccccc377f8c5af,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 // func roofInts(steps int64)
@@ -130,17 +113,14 @@ TEXT ·roofInts(SB), NOSPLIT|NOFRAME, $0-8
 	Q(0xc957f0c5c0eff9c5,0x908e0fe4854d,0xd2efe9c5c4ff4900,0xe4efd9c5dbefe1c5,0xf6efc9c5edefd1c5,0xef3941c4ffefc1c5,0x41c4c9ef3141c4c0,0xdbef2141c4d2ef29)
 	Q(0x2e6666e4ef1941c4,0x841f0f,0x7262e15048757262,0x48757262d9504875,0xc95048757262d150,0xf262c15048757262,0x4875f262f9504875,0xe9504875f262f150)
 	Q(0xf262e1504875f262,0x4875f262d9504875,0xc1504875f262d150,0x7701fc8349ccff49,0xccccccc377f8c5af,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
 // func roofTilesBFloat(steps int64)
 TEXT ·roofTilesBFloat(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ steps+0(FP), R12
 	PCALIGN $64
-	Q(0xb7054978e2c4,0xe2c4c0497be2c400,0xd0497be2c4c8497b,0x7be2c4d8497be2c4,0xc4e8497be2c4e049,0x497be2c4f0497be2,0x2e662c7ee4854df8,0x841f0f)
+	Q(0x77054978e2c4,0xe2c4c0497be2c400,0xd0497be2c4c8497b,0x7be2c4d8497be2c4,0xc4e8497be2c4e049,0x497be2c4f0497be2,0x2e662c7ee4854df8,0x841f0f)
 	Q(0x42e2c4c45c4ae2c4,0xc4d55c4ae2c4cc5c,0x24448d49dd5c42e2,0xc4894901fc8349ff,0xc3c04978e2c4de7f,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
 	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET
 
@@ -148,8 +128,7 @@ TEXT ·roofTilesBFloat(SB), NOSPLIT|NOFRAME, $0-8
 TEXT ·roofTilesInts(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ steps+0(FP), R12
 	PCALIGN $64
-	Q(0xb7054978e2c4,0xe2c4c0497be2c400,0xd0497be2c4c8497b,0x7be2c4d8497be2c4,0xc4e8497be2c4e049,0x497be2c4f0497be2,0x2e662c7ee4854df8,0x841f0f)
+	Q(0x77054978e2c4,0xe2c4c0497be2c400,0xd0497be2c4c8497b,0x7be2c4d8497be2c4,0xc4e8497be2c4e049,0x497be2c4f0497be2,0x2e662c7ee4854df8,0x841f0f)
 	Q(0x41e2c4c45e49e2c4,0xc4d55e49e2c4cc5e,0x24448d49dd5e41e2,0xc4894901fc8349ff,0xc3c04978e2c4de7f,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	Q(0xcccccccc0da24260,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
 	Q(0x1,0x0,0x40004000400040,0x40004000400040,0x0,0x0,0x1010101010101010,0x0)
 	RET

@@ -28,5 +28,4 @@ TEXT ·avx2SubtractScale(SB), NOSPLIT|NOFRAME, $0-32
 	PCALIGN $64
 	Q(0x7dc2c43e7ef6854d,0x44f187dc2c40718,0x2e66c03108c68349,0x841f0f,0xc5000554107cc1c4,0xc4d259f4c5d05cec,0xc083480414117cc1,0xfe8349f8c6834920)
 	Q(0xccc377f8c5dd7708,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc,0xcccccccccccccccc)
-	QUAD $0x7fc00000ff800000
 	RET
