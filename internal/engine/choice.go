@@ -67,6 +67,9 @@ func (c *choice) init(s *Stream, index, limit int) {
 // pending returns the number of tokens that are known but not computed.
 func (c *choice) pending() int { return len(c.tokens) - c.seq.Len() }
 
+// reached reports whether the computed row r of c has the logits of its next token.
+func (c *choice) reached(r Row) bool { return r.Logits != LogitsNone && c.pending() == 0 }
+
 func (c *choice) generated() int { return len(c.tokens) - c.prompt }
 
 // scores reports whether computing n more tokens yields unknown log-probabilities of the prompt.

@@ -84,8 +84,7 @@ func (e *Engine) drawAll(logits Logits) {
 	}
 	e.samplers.draws = e.samplers.draws[:0]
 	for i, c := range e.planned {
-		due := !c.ended && c.stream.request.Embed == PoolNone && c.taken == 0 && e.rows[i].Logits != LogitsNone
-		if !due || c.seq.Len() != len(c.tokens) || len(c.tokens) >= c.max {
+		if c.ended || c.stream.request.Embed != PoolNone || c.taken > 0 || !c.reached(e.rows[i]) || len(c.tokens) >= c.max {
 			continue
 		}
 		if count, values := logits.Row(i); count > 0 && len(values) == count*e.vocab {

@@ -38,7 +38,6 @@ func (e *Engine) forward() {
 		if err := e.take(c, i, logits, now); err != nil {
 			e.fail(c.stream, err)
 		}
-		c.drawn = drawn{} // of a choice that did not take it
 		sum.add(c, int(e.totals.accepted-right))
 	}
 	e.totals.prompt += int64(step.PromptTokens)
@@ -144,7 +143,7 @@ func (e *Engine) takeLogits(c *choice, r Row, count int, values []float32, now t
 			return err
 		}
 	}
-	if r.Logits == LogitsNone || end != len(c.tokens) {
+	if !c.reached(r) {
 		return nil
 	}
 	if err := e.choose(c, values[len(values)-e.vocab:], now); err != nil || c.ended {
