@@ -82,9 +82,6 @@ func beforeGroups(cols int) int { return tableBytes + unitsOf(cols)*unitBytes }
 // unitsOf returns the number of units in a row.
 func unitsOf(cols int) int { return mat.CeilDiv(Groups(cols), 6) }
 
-// Pays reports whether coding saves at least a tenth of the bytes of rows of cols columns.
-func Pays(cols int) bool { return cols > 0 && 10*RowBytes(cols) <= 9*2*cols }
-
 // Matrix is a coded matrix.
 type Matrix struct {
 	Data       []byte

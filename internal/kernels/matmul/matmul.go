@@ -65,13 +65,6 @@ type scratch struct {
 // returned.
 type Run func(units int, f func(unit int))
 
-// Serial runs units one after another.
-func Serial(units int, f func(unit int)) {
-	for i := range units {
-		f(i)
-	}
-}
-
 // Multiplier holds the panels of one product at a time. It is not safe for concurrent use.
 type Multiplier struct {
 	// Threads is the number of threads that the Run function uses, 0 if unknown. It determines

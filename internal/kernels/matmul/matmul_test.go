@@ -139,7 +139,7 @@ func TestMulOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, c := New(set, Serial), []float32{1, 2, 3}
+	m, c := New(set, serial), []float32{1, 2, 3}
 	m.Mul(Product{C: mat.Floats{V: c, Stride: 2}, A: Matrix{}, B: Matrix{}, Rows: 0, Cols: 2, N: 3, Add: false})
 	m.Mul(Product{C: mat.Floats{V: c, Stride: 2}, A: Matrix{}, B: Matrix{}, Rows: 1, Cols: 2, N: 0, Add: true})
 	if c[0] != 1 || c[1] != 2 {
@@ -167,13 +167,13 @@ func TestThreadsAndRowsChangeNothing(t *testing.T) {
 		}
 		for name, mul := range products {
 			want := make([]float32, rows*cols)
-			mul(New(set, Serial), mat.Floats{V: want, Stride: cols}, a, rows)
+			mul(New(set, serial), mat.Floats{V: want, Stride: cols}, a, rows)
 			got := make([]float32, rows*cols)
 			tall := New(set, threads(3))
 			tall.Threads = 1 // so few that units are as tall as they may be
 			mul(tall, mat.Floats{V: got, Stride: cols}, a, rows)
 			row := make([]float32, cols)
-			mul(New(set, Serial), mat.Floats{V: row, Stride: cols}, Rows(a.V[77*a.Stride:], a.Stride), 1)
+			mul(New(set, serial), mat.Floats{V: row, Stride: cols}, Rows(a.V[77*a.Stride:], a.Stride), 1)
 			for i, v := range got {
 				if v != want[i] {
 					t.Fatalf("%s: element %d is %g with threads, %g alone", name, i, v, want[i])
@@ -265,7 +265,7 @@ func BenchmarkPack(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, x := New(set, Serial), make([]float32, size*size)
+	m, x := New(set, serial), make([]float32, size*size)
 	for i := range x {
 		x[i] = float32(i)
 	}
@@ -279,9 +279,16 @@ func BenchmarkPack(b *testing.B) {
 					m.p.plan(size, 1)
 					m.left = atLeast(m.left, (blockPanels(size, set.GEMM.PanelRows())+1)*n*set.GEMM.PanelLanes())
 					m.right = atLeast(m.right, (blockPanels(size, set.GEMM.PanelLanes())+1)*n*set.GEMM.PanelLanes())
-					Serial(m.p.packed, m.pack)
+					serial(m.p.packed, m.pack)
 				}
 			}
 		})
+	}
+}
+
+// serial runs units one after another.
+func serial(units int, f func(unit int)) {
+	for i := range units {
+		f(i)
 	}
 }
