@@ -4,10 +4,20 @@
 
 package quant
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/heftai/heft/internal/kernels/fetch" // its flags
+)
 
 //go:noescape
-func avx512Bands(dst unsafe.Pointer, src unsafe.Pointer, stride int64, rows int64, size int64, blocks int64, flip int64)
+func avx512BandsQ8(dst unsafe.Pointer, src unsafe.Pointer, stride int64, blocks int64)
+
+//go:noescape
+func avx512BandsQ4(dst unsafe.Pointer, src unsafe.Pointer, stride int64, blocks int64)
+
+//go:noescape
+func avx512LastBand(dst unsafe.Pointer, src unsafe.Pointer, stride int64, rows int64, size int64, blocks int64, flip int64)
 
 //go:noescape
 func avx512UnbandQ8(dst unsafe.Pointer, w unsafe.Pointer, codes unsafe.Pointer, step int64, each int64, blocks int64)

@@ -17,14 +17,14 @@ import (
 // TestBlocksVariants: all variants unpack the same bits, whatever the range, and products
 // with whole rows have the bits of Unpack and Mul.
 func TestBlocksVariants(t *testing.T) {
-	const rows, width = 11, 160
+	const rows, width = 37, 160
 	random := rand.New(rand.NewPCG(5, 6))
 	for name, packing := range kerneltest.BlockPackings {
 		p := &quant.Packed{Packing: packing, Codes: kerneltest.RandomBlocks(random, packing, rows*width/32), Width: width, Rows: 1, Columns: 32}
 		want := make([]float32, rows*width)
 		quant.UnpackBlocks(packing, want, p.Codes)
 		for _, s := range kerneltest.Variants() {
-			for _, r := range [][4]int{{0, 0, rows, width}, {1, 0, 10, 1}, {3, 5, 8, 17}, {2, 63, 2, 97}, {10, 31, 1, 129}, {0, 159, 11, 1}} {
+			for _, r := range [][4]int{{0, 0, rows, width}, {1, 0, 10, 1}, {3, 5, 8, 17}, {2, 63, 2, 97}, {10, 31, 1, 129}, {0, 159, rows, 1}} {
 				row, col, n, cols := r[0], r[1], r[2], r[3]
 				got := make([]float32, n*cols)
 				s.Quant.Unpack(mat.Floats{V: got, Stride: cols}, quant.View{Packed: p, Row: row, Col: col, Rows: n, Cols: cols}, nil)
@@ -44,7 +44,7 @@ func TestBlocksVariants(t *testing.T) {
 func sameBands(t *testing.T, s *kernels.Set, p *quant.Packed, values []float32) {
 	t.Helper()
 	reference, size := *kernels.For(isa.Portable()), p.Width/32*p.Packing.BlockBytes()
-	for _, rows := range []int{1, 7, 9, 11} {
+	for _, rows := range []int{1, 7, 9, 16, 31, 37} {
 		bands := quant.Packed{Packing: p.Packing, Codes: make([]byte, rows*size), Width: p.Width, Height: rows}
 		got := make([]byte, len(bands.Codes))
 		reference.Quant.Interleave(p.Packing, bands.Codes, p.Codes, size, rows, p.Width/32)
@@ -258,6 +258,27 @@ func BenchmarkDotBlocks(b *testing.B) {
 				b.SetBytes(int64(len(p.Codes)))
 				for b.Loop() {
 					s.Quant.DotBlocks(y, quant.View{Packed: p, Step: 1, Rows: rows, Cols: width}, x)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkInterleave interleaves rows that lie in memory, not in a cache, into scratch of a unit.
+func BenchmarkInterleave(b *testing.B) {
+	const rows, width, unit = 32 << 10, 2048, 128
+	random := rand.New(rand.NewPCG(7, 8))
+	for name, p := range kerneltest.BlockPackings {
+		codes := bytes.Repeat(kerneltest.RandomBlocks(random, p, unit*width/32), rows/unit)
+		size := width / 32 * p.BlockBytes()
+		scratch := make([]byte, unit*size)
+		for _, s := range kerneltest.Variants() {
+			b.Run(name+"/"+s.Name, func(b *testing.B) {
+				b.SetBytes(int64(len(codes)))
+				for b.Loop() {
+					for r := 0; r < rows; r += unit {
+						s.Quant.Interleave(p, scratch, codes[r*size:], size, unit, width/32)
+					}
 				}
 			})
 		}

@@ -11,10 +11,19 @@ import (
 //go:noinline
 func (a *simd) bands(p Packing, dst, rows []byte, stride, count, blocks int) {
 	to, from, codes, flip := asm.Bytes(dst), asm.Bytes(rows), int64(p.BlockBytes()-2), int64(p.Offset())
-	if a.wide {
-		avx512Bands(to, from, int64(stride), int64(count), codes, int64(blocks), flip)
-	} else {
-		avx2Bands(to, from, int64(stride), int64(count), codes, int64(blocks), flip)
+	switch {
+	case a.wide && count == InterleavedRows && p == Q8:
+		avx512BandsQ8(to, from, int64(stride), int64(blocks))
+	case a.wide && count == InterleavedRows:
+		avx512BandsQ4(to, from, int64(stride), int64(blocks))
+	case count == InterleavedRows && p == Q8:
+		avx2BandsQ8(to, from, int64(stride), int64(blocks))
+	case count == InterleavedRows:
+		avx2BandsQ4(to, from, int64(stride), int64(blocks))
+	case a.wide:
+		avx512LastBand(to, from, int64(stride), int64(count), codes, int64(blocks), flip)
+	default:
+		avx2LastBand(to, from, int64(stride), int64(count), codes, int64(blocks), flip)
 	}
 }
 

@@ -10,9 +10,75 @@ INLINE __m256i multiples_of(int64_t stride, int first) {
 
 INLINE __m256i gather(const uint8_t *src, __m256i at, __m256i m) { return _mm256_mask_i32gather_epi32(_mm256_setzero_si256(), (const int *)src, at, m, 1); }
 
-// Bands interleaves blocks of up to 16 rows, stride bytes apart, whose codes take size bytes,
-// and adds flip to each code without carry.
-KERNEL avx2Bands(uint8_t *dst, const uint8_t *src, int64_t stride, int64_t rows, int64_t size, int64_t blocks, int64_t flip) {
+// ROW is the current block of row r, which begin stride bytes apart. p[i] is row 3i.
+#define ROW(r) (p[(r) / 3] + ((r) % 3) * stride)
+
+typedef short scales __attribute__((vector_size(16)));
+
+// begin_band stores the scales of eight rows from row first on.
+INLINE void begin_band(uint8_t *dst, const uint8_t *const *p, int64_t stride, int first) {
+  scales d = {};
+  UNROLL for (int r = 0; r < 8; r++) d[r] = *(const short *)ROW(first + r);
+  _mm_storeu_si128((__m128i *)dst, (__m128i)d);
+}
+
+// halves transposes the words of four vectors in each half.
+INLINE void halves(__m256i v[4]) {
+  __m256i a = _mm256_unpacklo_epi32(v[0], v[1]), b = _mm256_unpackhi_epi32(v[0], v[1]);
+  __m256i c = _mm256_unpacklo_epi32(v[2], v[3]), d = _mm256_unpackhi_epi32(v[2], v[3]);
+  v[0] = _mm256_unpacklo_epi64(a, c), v[1] = _mm256_unpackhi_epi64(a, c);
+  v[2] = _mm256_unpacklo_epi64(b, d), v[3] = _mm256_unpackhi_epi64(b, d);
+}
+
+// band_q8 interleaves the codes of a block of the eight rows from row first on.
+INLINE void band_q8(uint8_t *dst, const uint8_t *const *p, int64_t stride, int first) {
+  const __m256i flip = _mm256_set1_epi8((char)0x80);
+  __m256i v[8];
+  UNROLL for (int i = 0; i < 8; i++) v[i] = _mm256_loadu_si256((const __m256i *)(ROW(first + i) + 2));
+  halves(v), halves(v + 4);
+  UNROLL for (int j = 0; j < 4; j++) {
+    _mm256_storeu_si256((__m256i *)(dst + 64 * j), _mm256_xor_si256(_mm256_permute2x128_si256(v[j], v[4 + j], 0x20), flip));
+    _mm256_storeu_si256((__m256i *)(dst + 64 * (4 + j)), _mm256_xor_si256(_mm256_permute2x128_si256(v[j], v[4 + j], 0x31), flip));
+  }
+}
+
+INLINE void band_q4(uint8_t *dst, const uint8_t *const *p, int64_t stride, int first) {
+  __m256i v[4]; // rows i and i + 4
+  UNROLL for (int i = 0; i < 4; i++) {
+    const __m256i one = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(ROW(first + i) + 2)));
+    v[i] = _mm256_inserti128_si256(one, _mm_loadu_si128((const __m128i *)(ROW(first + i + 4) + 2)), 1);
+  }
+  halves(v);
+  UNROLL for (int j = 0; j < 4; j++) _mm256_storeu_si256((__m256i *)(dst + 64 * j), v[j]);
+}
+
+// AHEAD is the distance of the prefetch in each row: the hardware prefetcher stops at the end of a page.
+enum { AHEAD = DISTANCE(1024) };
+
+INLINE void bands(int bits, uint8_t *dst, const uint8_t *src, int64_t stride, int64_t blocks) {
+  const uint8_t *p[6];
+  UNROLL for (int i = 0; i < 6; i++) p[i] = src + times(stride, 3 * i);
+  ROLLED for (; blocks > 0; blocks--) {
+    UNROLL for (int r = 0; r < 16; r++) _mm_prefetch(ROW(r) + AHEAD, _MM_HINT_T0);
+    UNROLL for (int half = 0; half < 2; half++) {
+      begin_band(dst + 16 * half, p, stride, 8 * half);
+      if (bits == 8) band_q8(dst + 32 + 32 * half, p, stride, 8 * half);
+      else band_q4(dst + 32 + 32 * half, p, stride, 8 * half);
+    }
+    dst += 32 + 64 * bits;
+    UNROLL for (int i = 0; i < 6; i++) {
+      p[i] += 2 + 4 * bits;
+      OPAQUE(p[i]);
+    }
+  }
+}
+
+// Bands interleaves blocks of 16 rows, stride bytes apart.
+KERNEL avx2BandsQ8(uint8_t *dst, const uint8_t *src, int64_t stride, int64_t blocks) { bands(8, dst, src, stride, blocks); }
+KERNEL avx2BandsQ4(uint8_t *dst, const uint8_t *src, int64_t stride, int64_t blocks) { bands(4, dst, src, stride, blocks); }
+
+// LastBand interleaves blocks of fewer rows, whose codes take size bytes, and adds flip to each code without carry.
+KERNEL avx2LastBand(uint8_t *dst, const uint8_t *src, int64_t stride, int64_t rows, int64_t size, int64_t blocks, int64_t flip) {
   const __m256i n = _mm256_set1_epi32((int)rows), lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   const __m256i m0 = _mm256_cmpgt_epi32(n, lane), m1 = _mm256_cmpgt_epi32(n, _mm256_add_epi32(lane, _mm256_set1_epi32(8)));
   const __m256i at0 = multiples_of(stride, 0), at1 = multiples_of(stride, 8), flips = _mm256_set1_epi8((char)flip);

@@ -2,9 +2,79 @@
 // BW, DQ and VL, and BMI2.
 #include "wide.h"
 
-// Bands interleaves blocks of up to 16 rows, stride bytes apart, whose codes take size bytes,
-// and adds flip to each code without carry.
-KERNEL avx512Bands(uint8_t *dst, const uint8_t *src, int64_t stride, int64_t rows, int64_t size, int64_t blocks, int64_t flip) {
+// ROW is the current block of row r of 16, which begin stride bytes apart. p[i] is row 3i.
+#define ROW(r) (p[(r) / 3] + ((r) % 3) * stride)
+
+typedef short scales __attribute__((vector_size(32)));
+
+// begin_band stores the scales of 16 rows.
+INLINE void begin_band(uint8_t *dst, const uint8_t *const *p, int64_t stride) {
+  scales d = {};
+  UNROLL for (int r = 0; r < 16; r++) d[r] = *(const short *)ROW(r);
+  _mm256_storeu_si256((__m256i *)dst, (__m256i)d);
+}
+
+// quarters transposes the words of four vectors in each quarter.
+INLINE void quarters(__m512i v[4]) {
+  __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
+  __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
+  v[0] = _mm512_unpacklo_epi64(a, c), v[1] = _mm512_unpackhi_epi64(a, c);
+  v[2] = _mm512_unpacklo_epi64(b, d), v[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+// band_q8 interleaves the codes of a block of 16 rows.
+INLINE void band_q8(uint8_t *dst, const uint8_t *const *p, int64_t stride) {
+  const __m512i flip = _mm512_set1_epi8((char)0x80);
+  const __m512i even = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13), odd = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+  __m512i v[8]; // rows i and i + 8
+  UNROLL for (int i = 0; i < 8; i++) {
+    const __m512i first = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(ROW(i) + 2)));
+    v[i] = _mm512_inserti64x4(first, _mm256_loadu_si256((const __m256i *)(ROW(i + 8) + 2)), 1);
+  }
+  quarters(v), quarters(v + 4);
+  UNROLL for (int j = 0; j < 4; j++) {
+    _mm512_storeu_si512(dst + 64 * j, _mm512_xor_si512(_mm512_permutex2var_epi64(v[j], even, v[4 + j]), flip));
+    _mm512_storeu_si512(dst + 64 * (4 + j), _mm512_xor_si512(_mm512_permutex2var_epi64(v[j], odd, v[4 + j]), flip));
+  }
+}
+
+INLINE void band_q4(uint8_t *dst, const uint8_t *const *p, int64_t stride) {
+  __m512i v[4]; // rows i, i + 4, i + 8 and i + 12
+  UNROLL for (int i = 0; i < 4; i++) {
+    v[i] = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(ROW(i) + 2)));
+    v[i] = _mm512_inserti32x4(v[i], _mm_loadu_si128((const __m128i *)(ROW(i + 4) + 2)), 1);
+    v[i] = _mm512_inserti32x4(v[i], _mm_loadu_si128((const __m128i *)(ROW(i + 8) + 2)), 2);
+    v[i] = _mm512_inserti32x4(v[i], _mm_loadu_si128((const __m128i *)(ROW(i + 12) + 2)), 3);
+  }
+  quarters(v);
+  UNROLL for (int j = 0; j < 4; j++) _mm512_storeu_si512(dst + 64 * j, v[j]);
+}
+
+// AHEAD is the distance of the prefetch in each row: the hardware prefetcher stops at the end of a page.
+enum { AHEAD = DISTANCE(1024) };
+
+INLINE void bands(int bits, uint8_t *dst, const uint8_t *src, int64_t stride, int64_t blocks) {
+  const uint8_t *p[6];
+  UNROLL for (int i = 0; i < 6; i++) p[i] = src + times(stride, 3 * i);
+  ROLLED for (; blocks > 0; blocks--) {
+    UNROLL for (int r = 0; r < 16; r++) _mm_prefetch(ROW(r) + AHEAD, _MM_HINT_T0);
+    begin_band(dst, p, stride);
+    if (bits == 8) band_q8(dst + 32, p, stride);
+    else band_q4(dst + 32, p, stride);
+    dst += 32 + 64 * bits;
+    UNROLL for (int i = 0; i < 6; i++) {
+      p[i] += 2 + 4 * bits;
+      OPAQUE(p[i]);
+    }
+  }
+}
+
+// Bands interleaves blocks of 16 rows, stride bytes apart.
+KERNEL avx512BandsQ8(uint8_t *dst, const uint8_t *src, int64_t stride, int64_t blocks) { bands(8, dst, src, stride, blocks); }
+KERNEL avx512BandsQ4(uint8_t *dst, const uint8_t *src, int64_t stride, int64_t blocks) { bands(4, dst, src, stride, blocks); }
+
+// LastBand interleaves blocks of fewer rows, whose codes take size bytes, and adds flip to each code without carry.
+KERNEL avx512LastBand(uint8_t *dst, const uint8_t *src, int64_t stride, int64_t rows, int64_t size, int64_t blocks, int64_t flip) {
   const __mmask16 m = low(rows);
   const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512i at = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)stride)), flips = _mm512_set1_epi8((char)flip);
