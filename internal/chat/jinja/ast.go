@@ -20,6 +20,11 @@ type (
 		pos
 		value Value
 	}
+	// dataExpr is the text between tags.
+	dataExpr struct {
+		pos
+		text string
+	}
 	nameExpr struct {
 		pos
 		name string
@@ -112,7 +117,7 @@ type callArgs struct {
 type (
 	outputStmt struct {
 		pos
-		items []expr // text is a constExpr
+		items []expr
 	}
 	ifStmt struct {
 		pos

@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -121,7 +122,12 @@ func attribute(st *state, v Value, name string) (Value, bool, error) {
 		if m := stringMethod(name); m != nil {
 			return &callable{name, func(st *state, c *args) (Value, error) {
 				s, _ := text(v)
-				return m(st, v, s, c)
+				out, err := m(st, v, s, c)
+				var e *Error
+				if errors.As(err, &e) && e.Kind == KindUndefined && !strings.HasPrefix(name, "format") {
+					err = typeErrorf("%s", e.Message) // methods of str do not know undefined values
+				}
+				return out, err
 			}}, true, nil
 		}
 	case *List:
@@ -146,6 +152,8 @@ func attribute(st *state, v Value, name string) (Value, bool, error) {
 		return attr, ok, nil
 	case *loopContext:
 		return v.attr(st, name)
+	case *blockReference:
+		return st.block(name)
 	case *macro:
 		attr, ok := v.attr(name)
 		return attr, ok, nil
@@ -307,6 +315,8 @@ func numberAttr(v Value, name string) (Value, bool, error) {
 			i = 1
 		}
 		return i, true, nil
+	case "bit_length", "bit_count", "conjugate", "as_integer_ratio", "hex":
+		return numberMethod(v, name)
 	case "is_integer":
 		if f, ok := v.(float64); ok {
 			return &callable{name, func(_ *state, c *args) (Value, error) {
@@ -315,6 +325,13 @@ func numberAttr(v Value, name string) (Value, bool, error) {
 		}
 	}
 	return nil, false, nil
+}
+
+// sliceable reports whether v is a text, list, tuple or range.
+func sliceable(v Value) bool {
+	_, isText := text(v)
+	_, at := sequence(v)
+	return isText || at != nil
 }
 
 // slice returns v[start:stop:step]; a nil bound is left out.
@@ -329,10 +346,10 @@ func slice(st *state, v, start, stop, step Value) (Value, error) {
 		if err := st.work(n / 16); err != nil {
 			return nil, err
 		}
-	} else if n, _ = sequence(v); typeName(v) != "list" && typeName(v) != "tuple" && typeName(v) != "range" {
+	} else if n, _ = sequence(v); !sliceable(v) {
 		return nil, typeErrorf("'%s' object is not subscriptable with a slice", typeName(v))
 	}
-	from, count, by, err := sliceBounds(n, start, stop, step)
+	from, to, count, by, err := sliceBounds(n, start, stop, step)
 	if err != nil {
 		return nil, err
 	}
@@ -341,8 +358,7 @@ func slice(st *state, v, start, stop, step Value) (Value, error) {
 		return sliceText(st, v, s, n, from, count, by)
 	case typeName(v) == "range":
 		r := v.(*rangeValue)
-		first := r.start + int64(from)*r.step
-		return &rangeValue{first, first + int64(count)*r.step*int64(by), r.step * int64(by), int64(count)}, nil
+		return &rangeValue{r.start + int64(from)*r.step, r.start + int64(to)*r.step, r.step * int64(by), int64(count)}, nil
 	}
 	if err := st.growList(count); err != nil {
 		return nil, err
@@ -358,8 +374,8 @@ func slice(st *state, v, start, stop, step Value) (Value, error) {
 	return &List{Items: items}, nil
 }
 
-// sliceBounds turns Python's slice bounds into a first index, a count and a step.
-func sliceBounds(n int, start, stop, step Value) (from, count, by int, err error) {
+// sliceBounds turns Python's slice bounds into a first index, the index it stops before, a count and a step.
+func sliceBounds(n int, start, stop, step Value) (from, to, count, by int, err error) {
 	bound := func(v Value, otherwise int64) int64 {
 		if v == nil || err != nil {
 			return otherwise
@@ -393,7 +409,7 @@ func sliceBounds(n int, start, stop, step Value) (from, count, by int, err error
 	}
 	first, last = clamp(start, first), clamp(stop, last)
 	if err != nil {
-		return 0, 0, 0, err
+		return 0, 0, 0, 0, err
 	}
 	size := int64(0)
 	switch {
@@ -402,7 +418,7 @@ func sliceBounds(n int, start, stop, step Value) (from, count, by int, err error
 	case k < 0 && first > last:
 		size = (first-last-1)/-k + 1
 	}
-	return int(first), int(size), int(k), nil
+	return int(first), int(last), int(size), int(k), nil
 }
 
 func sliceText(st *state, v Value, s string, n, from, count, by int) (Value, error) {

@@ -64,6 +64,9 @@ func (a *args) addNamed(name string, v Value) error {
 // addDict adds the entries of a mapping as keyword arguments.
 func (a *args) addDict(v Value) error {
 	d, ok := v.(*Dict)
+	if u, ok := v.(*undefined); ok {
+		return u.err()
+	}
 	if !ok {
 		return typeErrorf("%s() argument after ** must be a mapping, not %s", a.name, typeName(v))
 	}

@@ -33,21 +33,22 @@ type (
 
 // frame is the compiler's position in the template: the names, whether sets are the template's own
 // (toplevel), whether the position is directly inside an if (soft: there an unknown filter fails
-// only when it is used), and whether it is in a loop.
+// only when it is used), whether it is in a loop, and how autoescape tags around it escape.
 type frame struct {
 	*symbols
 	toplevel bool
 	soft     bool
 	inLoop   bool
+	escape   escaping
 }
 
 func (f frame) inner() frame {
-	return frame{symbols: newSymbols(f.symbols, f.symbols.frame.fn), inLoop: f.inLoop}
+	return frame{symbols: newSymbols(f.symbols, f.symbols.frame.fn), inLoop: f.inLoop, escape: f.escape}
 }
 
 // innerFunction returns a frame in a function of its own.
 func (f frame) innerFunction() frame {
-	return frame{symbols: newSymbols(f.symbols, &function{parent: f.symbols.frame.fn})}
+	return frame{symbols: newSymbols(f.symbols, &function{parent: f.symbols.frame.fn}), escape: f.escape}
 }
 
 func (f frame) softened() frame {
@@ -57,9 +58,10 @@ func (f frame) softened() frame {
 
 // compiler turns the tree into closures. The first error sticks.
 type compiler struct {
-	err    error
-	depth  int
-	blocks map[string]*blockFunc
+	err     error
+	depth   int
+	folding bool // compiles a constant: slices and texts as Jinja's optimizer computes them
+	blocks  map[string]*blockFunc
 }
 
 func (c *compiler) fail(line int, format string, args ...any) {

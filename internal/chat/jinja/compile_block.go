@@ -1,9 +1,5 @@
 package jinja
 
-import (
-	"slices"
-)
-
 // blockFunc is a `block` tag's body, a function without outer variables.
 type blockFunc struct {
 	fn   *function
@@ -69,28 +65,26 @@ func (b *blockFunc) run(st *state) error {
 	e := newEnv(st, b.fn, nil)
 	b.init(e)
 	if b.self >= 0 {
-		e.vars[b.self] = st.selfReference()
+		e.vars[b.self] = &blockReference{}
 	}
 	_, err := b.body(e)
 	return err
 }
 
-// selfReference returns `self`: every block as a function that returns its text.
-func (st *state) selfReference() Value {
-	ns := &namespace{attrs: &Dict{}}
-	names := make([]string, 0, len(st.blocks))
-	for name := range st.blocks {
-		names = append(names, name)
+// blockReference is the value of `self`: its members are the template's blocks.
+type blockReference struct{}
+
+// block returns a block as a function that returns its text, or false if there is none of that name.
+func (st *state) block(name string) (Value, bool, error) {
+	b, ok := st.blocks[name]
+	if !ok {
+		return nil, false, nil
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		b := st.blocks[name]
-		ns.attrs.Set(name, &callable{name, func(st *state, c *args) (Value, error) {
-			if _, err := c.bind(0); err != nil {
-				return nil, err
-			}
-			return st.capture(func() error { return b.run(st) })
-		}})
-	}
-	return ns
+	return &callable{name, func(st *state, c *args) (Value, error) {
+		if _, err := c.bind(0); err != nil {
+			return nil, err
+		}
+		text, err := st.capture(func() error { return b.run(st) })
+		return st.rendered(text), err
+	}}, true, nil
 }

@@ -1,7 +1,5 @@
 package jinja
 
-import "strings"
-
 func (c *compiler) expr(x expr, f frame) evalFn {
 	if x == nil {
 		return nil
@@ -9,6 +7,9 @@ func (c *compiler) expr(x expr, f frame) evalFn {
 	defer func() { c.depth-- }()
 	if !c.deeper(x.exprLine()) {
 		return nil
+	}
+	if eval := c.folded(x, f); eval != nil {
+		return eval
 	}
 	eval := c.expression(x, f)
 	return func(e *env) (Value, error) {
@@ -30,7 +31,7 @@ func (c *compiler) exprs(xs []expr, f frame) []evalFn {
 func (c *compiler) expression(x expr, f frame) evalFn {
 	switch x := x.(type) {
 	case *constExpr:
-		return func(*env) (Value, error) { return x.value, nil }
+		return c.literal(x.value, x.exprLine())
 	case *nameExpr:
 		return c.name(x, f)
 	case *tupleExpr:
@@ -176,23 +177,17 @@ func (c *compiler) binary(x *binaryExpr, f frame) evalFn {
 
 func (c *compiler) concat(x *concatExpr, f frame) evalFn {
 	items := c.exprs(x.items, f)
+	join := concatenate
+	if f.escape.always() && !c.folding {
+		join = func(st *state, vs []Value) (Value, error) { return joinSafely(st, vs, "") }
+	}
 	return func(e *env) (Value, error) {
 		vs, err := evalAll(e, items)
 		if err != nil {
 			return nil, err
 		}
-		parts := make([]string, len(vs))
-		n := 0
-		for i, v := range vs {
-			if parts[i], err = str(e.st, v); err != nil {
-				return nil, err
-			}
-			n += len(parts[i])
-		}
-		if err := e.st.grow(n); err != nil {
-			return nil, atLine(err, x.exprLine())
-		}
-		return strings.Join(parts, ""), nil
+		v, err := join(e.st, vs)
+		return v, atLine(err, x.exprLine())
 	}
 }
 
@@ -251,6 +246,7 @@ func (c *compiler) cond(x *condExpr, f frame) evalFn {
 
 func (c *compiler) item(x *itemExpr, f frame) evalFn {
 	of := c.expr(x.x, f)
+	folding := c.folding
 	if s, ok := x.index.(*sliceExpr); ok {
 		bounds := []evalFn{c.expr(s.start, f), c.expr(s.stop, f), c.expr(s.step, f)}
 		return func(e *env) (Value, error) {
@@ -265,6 +261,9 @@ func (c *compiler) item(x *itemExpr, f frame) evalFn {
 						return nil, err
 					}
 				}
+			}
+			if folding && !sliceable(v) && !isA[*undefined](v) {
+				return undef("%s has no element", describe(v)), nil
 			}
 			v, err = slice(e.st, v, b[0], b[1], b[2])
 			return v, atLine(err, x.exprLine())

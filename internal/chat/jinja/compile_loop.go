@@ -15,7 +15,7 @@ func (c *compiler) forLoop(s *forStmt, f frame) execFn {
 		in = f.innerFunction()
 	}
 	in.inLoop = true
-	l := &loopCode{line: s.stmtLine(), filter: c.loopFilter(s, f), loopSlot: -1}
+	l := &loopCode{line: s.stmtLine(), filter: c.loopFilter(s, f), loopSlot: -1, escape: f.escape}
 	if s.recursive || mentions(s.body, "loop") {
 		in.param("loop")
 		l.loopSlot = in.variable("loop").slot
@@ -28,7 +28,7 @@ func (c *compiler) forLoop(s *forStmt, f frame) execFn {
 	if len(s.other) > 0 {
 		other := f.inner()
 		if s.recursive {
-			other = frame{symbols: newSymbols(f.symbols, in.symbols.frame.fn)}
+			other = frame{symbols: newSymbols(f.symbols, in.symbols.frame.fn), escape: f.escape}
 		}
 		other.statements(s.other)
 		l.other = c.statements(s.other, other)
@@ -71,6 +71,7 @@ type loopCode struct {
 	line      int
 	filter    func(e *env, items iterator) iterator // nil without `if`
 	loopSlot  int                                   // of `loop`, -1 if the body does not use it
+	escape    escaping
 	init      func(e *env)
 	assign    func(e *env, v Value) error
 	body      execFn
@@ -88,7 +89,7 @@ func (l *loopCode) run(e, outer *env, v Value, recurse func(Value, int) error, d
 	if l.filter != nil {
 		items = l.filter(outer, items)
 	}
-	loop := &loopContext{items: items, index0: -1, length: items.n, depth0: depth, recurse: recurse}
+	loop := &loopContext{items: items, index0: -1, length: items.n, depth0: depth, recurse: recurse, escape: l.escape}
 	loop.current, loop.after = missing, missing
 	for {
 		item, ok, err := loop.next()
@@ -137,6 +138,7 @@ func (c *compiler) loopFilter(s *forStmt, f frame) func(e *env, items iterator) 
 	in.expr(s.test)
 	assign := c.assign(s.target, in)
 	test := c.expr(s.test, in)
+	target := c.expr(s.target, in)
 	init := in.enter()
 	fn := in.symbols.frame.fn
 	return func(e *env, items iterator) iterator {
@@ -156,7 +158,8 @@ func (c *compiler) loopFilter(s *forStmt, f frame) func(e *env, items iterator) 
 					return nil, false, err
 				}
 				if truth(keep) {
-					return item, true, nil
+					item, err = target(inner) // of `a, b` a new tuple
+					return item, err == nil, err
 				}
 			}
 		}}
@@ -174,6 +177,7 @@ type loopContext struct {
 	after    Value // looked at ahead of its turn, or missing
 	changed  Value // a tuple, what loop.changed last saw
 	recurse  func(items Value, depth int) error
+	escape   escaping
 	finished bool // an iteration has completed
 }
 
@@ -295,5 +299,6 @@ func (l *loopContext) call(st *state, c *args) (Value, error) {
 	if l.recurse == nil {
 		return nil, typeErrorf("The loop must have the 'recursive' marker to be called recursively.")
 	}
-	return st.capture(func() error { return l.recurse(a[0], l.depth0+1) })
+	text, err := st.capture(func() error { return l.recurse(a[0], l.depth0+1) })
+	return l.escape.text(st, text), err
 }

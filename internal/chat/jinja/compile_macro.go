@@ -83,10 +83,7 @@ func (c *compiler) callBlock(s *callStmt, f frame) execFn {
 	return func(e *env) (signal, error) {
 		v, err := call(e, &macro{code, e})
 		if err == nil {
-			var text string
-			if text, err = str(e.st, v); err == nil {
-				err = e.st.write(text)
-			}
+			err = e.st.writeValue(v)
 		}
 		return sigNone, atLine(err, s.stmtLine())
 	}
@@ -97,9 +94,10 @@ func (c *compiler) callBlock(s *callStmt, f frame) execFn {
 func (c *compiler) generation(s *generationStmt, f frame) execFn {
 	code := c.macroCode(&s.macroDef, s.stmtLine(), f)
 	return func(e *env) (signal, error) {
-		text, err := (&macro{code, e}).call(e.st, &args{name: "generation"})
+		v, err := (&macro{code, e}).call(e.st, &args{name: "generation"})
 		if err == nil {
-			err = e.st.writeGeneration(text.(string))
+			out, _ := text(v)
+			err = e.st.writeGeneration(out)
 		}
 		return sigNone, atLine(err, s.stmtLine())
 	}
@@ -144,10 +142,11 @@ func (m *macro) call(st *state, c *args) (Value, error) {
 		}
 		e.vars[slot] = v
 	}
-	return st.capture(func() error {
+	text, err := st.capture(func() error {
 		_, err := d.body(e)
 		return err
 	})
+	return st.rendered(text), err
 }
 
 func (m *macro) bind(e *env, c *args) error {

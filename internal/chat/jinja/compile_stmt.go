@@ -15,13 +15,13 @@ func (c *compiler) output(s *outputStmt, f frame) execFn {
 	}
 	var parts []part
 	for _, x := range s.items {
-		if k, ok := x.(*constExpr); ok {
-			if text, ok := k.value.(string); ok {
-				parts = append(parts, part{text: text})
-				continue
-			}
+		if data, ok := x.(*dataExpr); ok {
+			parts = append(parts, part{text: data.text})
+		} else if text, ok := c.constantOutput(x, f); ok {
+			parts = append(parts, part{text: text})
+		} else {
+			parts = append(parts, part{eval: c.expr(x, f), line: x.exprLine()})
 		}
-		parts = append(parts, part{eval: c.expr(x, f), line: x.exprLine()})
 	}
 	return func(e *env) (signal, error) {
 		for i := range parts {
@@ -30,7 +30,7 @@ func (c *compiler) output(s *outputStmt, f frame) execFn {
 			if p.eval != nil {
 				v, err := p.eval(e)
 				if err == nil {
-					s, err = str(e.st, v)
+					s, err = f.escape.print(e.st, v)
 				}
 				if err != nil {
 					return sigNone, atLine(err, p.line)
@@ -211,6 +211,9 @@ func (c *compiler) setBlock(s *setBlockStmt, f frame) execFn {
 			return sig, atLine(err, s.stmtLine())
 		}
 		if err = check(e); err == nil {
+			v, err = e.st.safe(v)
+		}
+		if err == nil {
 			err = assign(e, v)
 		}
 		return sigNone, atLine(err, s.stmtLine())
@@ -234,7 +237,7 @@ func (c *compiler) captured(body []stmt, x *filterExpr, in frame) func(e *env) (
 		if err != nil || sig != sigNone {
 			return nil, sig, err
 		}
-		v, err := filter(e, text)
+		v, err := filter(e, in.escape.text(e.st, text))
 		return v, sigNone, err
 	}
 }
@@ -267,12 +270,17 @@ func (c *compiler) filterBlock(s *filterStmt, f frame) execFn {
 		if err != nil || sig != sigNone {
 			return sig, atLine(err, s.stmtLine())
 		}
-		text, err := str(e.st, v)
-		if err == nil {
-			err = e.st.write(text)
-		}
-		return sigNone, atLine(err, s.stmtLine())
+		return sigNone, atLine(e.st.writeValue(v), s.stmtLine())
 	}
+}
+
+// writeValue writes the result of a filter or call block, which must be a text.
+func (st *state) writeValue(v Value) error {
+	s, ok := text(v)
+	if !ok {
+		return typeErrorf("sequence item: expected str instance, %s found", typeName(v))
+	}
+	return st.write(s)
 }
 
 func (c *compiler) with(s *withStmt, f frame) execFn {
@@ -299,27 +307,6 @@ func (c *compiler) with(s *withStmt, f frame) execFn {
 			if err != nil {
 				return sigNone, atLine(err, s.stmtLine())
 			}
-		}
-		return body(e)
-	}
-}
-
-// autoescape compiles the autoescape tag, which may only turn escaping off, as it is by default.
-func (c *compiler) autoescape(s *autoescapeStmt, f frame) execFn {
-	in := f.inner()
-	in.expr(s.option)
-	in.statements(s.body)
-	option := c.expr(s.option, in)
-	body := c.statements(s.body, in)
-	init := in.enter()
-	return func(e *env) (signal, error) {
-		init(e)
-		on, err := option(e)
-		if err == nil && truth(on) {
-			err = failf(KindRuntime, "autoescape is not supported")
-		}
-		if err != nil {
-			return sigNone, atLine(err, s.stmtLine())
 		}
 		return body(e)
 	}

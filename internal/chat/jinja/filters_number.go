@@ -108,10 +108,6 @@ func filterInt(_ *state, v Value, c *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := intArg(a[1], 10)
-	if err != nil {
-		return nil, err
-	}
 	otherwise := a[0]
 	if otherwise == missing {
 		otherwise = int64(0)
@@ -133,6 +129,13 @@ func filterInt(_ *state, v Value, c *args) (Value, error) {
 	s, ok := text(v)
 	if !ok {
 		return otherwise, nil
+	}
+	base, err := intArg(a[1], 10)
+	if isA[*undefined](a[1]) {
+		base, err = 1, nil // no base: the text may still be a float
+	}
+	if err != nil {
+		return nil, err
 	}
 	if n, ok := parsePythonInt(s, base); ok {
 		return n, nil
@@ -172,21 +175,23 @@ func filterRound(st *state, v Value, c *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
+	method, _ := text(a[1])
+	if a[1] == missing {
+		method = "common"
+	}
+	if method != "common" && method != "ceil" && method != "floor" {
+		return nil, failf(KindRuntime, "method must be common, ceil or floor")
+	}
+	if f, ok := v.(float64); ok && method == "common" && a[0] == nil {
+		return floatToInt(math.RoundToEven(f)) // round(f, None) is an int
+	}
 	precision, err := intArg(a[0], 0)
 	if err != nil {
 		return nil, err
 	}
-	method, err := textArg(a[1], "common")
-	if err != nil {
-		return nil, err
-	}
 	precision = min(max(precision, -400), 400)
-	switch method {
-	case "common":
+	if method == "common" {
 		return roundTo(v, int(precision))
-	case "ceil", "floor":
-	default:
-		return nil, failf(KindRuntime, "method must be common, ceil or floor")
 	}
 	scale, err := arithmetic(st, "**", int64(10), precision)
 	if err != nil {

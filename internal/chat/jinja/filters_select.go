@@ -59,7 +59,9 @@ func filterMap(st *state, v Value, c *args) (Value, error) {
 		}
 		filter := filterNamed(name)
 		if filter == nil {
-			return nil, failf(KindRuntime, "No filter named '%s'.", name)
+			filter = func(*state, Value, *args) (Value, error) {
+				return nil, failf(KindRuntime, "No filter named '%s'.", name)
+			}
 		}
 		return func(item Value) (Value, bool, error) {
 			out, err := filter(st, item, &args{name: name, pos: c.pos[1:], names: c.names, values: c.values})
@@ -90,7 +92,9 @@ func selecting(byAttribute, keep bool) filterFunc {
 					return nil, err
 				}
 				if test = testNamed(name); test == nil {
-					return nil, failf(KindRuntime, "No test named '%s'.", name)
+					test = func(*state, Value, *args) (bool, error) {
+						return false, failf(KindRuntime, "No test named '%s'.", name)
+					}
 				}
 				pos = pos[1:]
 			}

@@ -124,7 +124,11 @@ func filterRandom(st *state, v Value, c *args) (Value, error) {
 	if n == 0 {
 		return undef("No random item, sequence was empty."), nil
 	}
-	return getItem(st, v, rand.Int64N(int64(n)))
+	out, ok, err := item(st, v, rand.Int64N(int64(n)))
+	if err == nil && !ok {
+		err = typeErrorf("'%s' object has no item of that number", typeName(v))
+	}
+	return out, err
 }
 
 func filterReverse(st *state, v Value, c *args) (Value, error) {
@@ -187,23 +191,24 @@ func filterJoin(st *state, v Value, c *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	sep := ""
-	if a[0] != missing {
-		if sep, err = str(st, a[0]); err != nil {
-			return nil, err
-		}
+	sep := a[0]
+	if sep == missing {
+		sep = ""
 	}
 	get := getter(st, a[1], false, missing)
-	parts := make([]string, len(items))
 	for i, item := range items {
-		if item, err = get(item); err != nil {
-			return nil, err
-		}
-		if parts[i], err = str(st, item); err != nil {
+		if items[i], err = get(item); err != nil {
 			return nil, err
 		}
 	}
-	return joinTexts(st, parts, sep)
+	if st.escape {
+		return joinSafely(st, items, sep)
+	}
+	parts, err := texts(st, append(items, sep))
+	if err != nil {
+		return nil, err
+	}
+	return joinTexts(st, parts[:len(items)], parts[len(items)])
 }
 
 // dotted cuts an attribute path at its dots; digits are indices.
@@ -219,22 +224,22 @@ func dotted(s string) []Value {
 	return parts
 }
 
+// filterBatch returns rows of linecount items. As in Jinja, a row is complete when its length equals
+// linecount, which is seen when the next item arrives.
 func filterBatch(st *state, v Value, c *args) (Value, error) {
 	a, err := c.bind(1, "linecount", "fill_with")
 	if err != nil {
 		return nil, err
 	}
 	var rest iterator
+	var row []Value
 	return newGenerator("generator", v, func() (Value, bool, error) {
-		size, err := intArg(a[0], 0)
-		if err == nil && rest.next == nil {
-			rest, err = iterate(st, v)
+		if rest.next == nil {
+			if rest, err = iterate(st, v); err != nil {
+				return nil, false, err
+			}
 		}
-		if err != nil {
-			return nil, false, err
-		}
-		var row []Value
-		for len(row) == 0 || int64(len(row)) < size {
+		for {
 			item, ok, err := rest.next()
 			if err == nil {
 				err = st.growList(1)
@@ -245,23 +250,46 @@ func filterBatch(st *state, v Value, c *args) (Value, error) {
 			if !ok {
 				break
 			}
+			full, err := equal(st, int64(len(row)), a[0])
+			if err != nil {
+				return nil, false, err
+			}
+			if full {
+				out := row
+				row = []Value{item}
+				return &List{Items: out}, true, nil
+			}
 			row = append(row, item)
 		}
 		if len(row) == 0 {
 			return nil, false, nil
 		}
+		out := row
+		row = nil
 		if fill := a[1]; fill != missing && fill != nil {
-			if size > int64(len(row)) {
-				if err := st.growList(int(min(size, 1<<40))); err != nil {
-					return nil, false, err
-				}
-			}
-			for int64(len(row)) < size {
-				row = append(row, fill)
-			}
+			out, err = filled(st, out, fill, a[0])
 		}
-		return &List{Items: row}, true, nil
+		return &List{Items: out}, true, err
 	}), nil
+}
+
+// filled returns a row with copies of fill, up to size items.
+func filled(st *state, row []Value, fill, size Value) ([]Value, error) {
+	less, err := relation(st, "<", int64(len(row)), size)
+	if err != nil || !less {
+		return row, err
+	}
+	n, err := intArg(size, 0)
+	if err == nil {
+		err = st.growList(int(min(n, 1<<40)))
+	}
+	if err != nil {
+		return nil, err
+	}
+	for int64(len(row)) < n {
+		row = append(row, fill)
+	}
+	return row, nil
 }
 
 func filterSlice(st *state, v Value, c *args) (Value, error) {

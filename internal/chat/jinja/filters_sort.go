@@ -86,9 +86,9 @@ func filterDictSort(st *state, v Value, c *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	by, err := textArg(a[1], "key")
-	if err != nil {
-		return nil, err
+	by, _ := text(a[1])
+	if a[1] == missing {
+		by = "key"
 	}
 	if by != "key" && by != "value" {
 		return nil, failf(KindRuntime, `You can only sort by either "key" or "value"`)

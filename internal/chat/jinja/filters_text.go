@@ -97,6 +97,9 @@ func filterTitle(st *state, v Value, c *args) (Value, error) {
 		}
 	}
 	flush(len(s))
+	if s == "" {
+		return "", nil // plain text also of Markup, as in Jinja
+	}
 	return made(st, v, b.String())
 }
 
@@ -122,12 +125,6 @@ func filterReplace(st *state, v Value, c *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	var texts [3]string
-	for i, v := range []Value{v, a[0], a[1]} {
-		if texts[i], err = str(st, v); err != nil {
-			return nil, err
-		}
-	}
 	if a[2] == nil {
 		a[2] = missing
 	}
@@ -135,7 +132,33 @@ func filterReplace(st *state, v Value, c *args) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return replace(st, texts[0], texts[1], texts[2], n)
+	parts, err := texts(st, []Value{v, a[0], a[1]})
+	if err != nil {
+		return nil, err
+	}
+	if st.escape {
+		return replaceSafely(st, v, a[0], a[1], parts, n)
+	}
+	return replace(st, parts[0], parts[1], parts[2], n)
+}
+
+// replaceSafely replaces in a place that escapes: what Markup replaces, or is replaced in, is escaped.
+func replaceSafely(st *state, v, from, to Value, parts []string, n int64) (Value, error) {
+	safe := isA[markup](v)
+	if isA[markup](from) || isA[markup](to) && !safe {
+		if !safe {
+			parts[0] = escapeHTML(parts[0])
+		}
+		safe = true
+	}
+	if safe && !isA[markup](to) {
+		parts[2] = escapeHTML(parts[2])
+	}
+	out, err := replace(st, parts[0], parts[1], parts[2], n)
+	if !safe {
+		return out, err
+	}
+	return markup(out), err
 }
 
 func filterSafe(st *state, v Value, c *args) (Value, error) {
@@ -342,7 +365,7 @@ func filterXMLAttr(st *state, v Value, c *args) (Value, error) {
 	if err == nil && out != "" && (a[0] == missing || truth(a[0])) {
 		out = " " + out
 	}
-	return out, err
+	return st.rendered(out), err
 }
 
 const hexDigits = "0123456789ABCDEF"

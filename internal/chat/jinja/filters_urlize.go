@@ -77,7 +77,8 @@ func filterURLize(st *state, v Value, c *args) (Value, error) {
 	if err := st.grow(8 * len(s)); err != nil {
 		return nil, err
 	}
-	return made(st, "", l.text(s))
+	out := l.text(s)
+	return st.rendered(out), st.grow(len(out))
 }
 
 func schemes(st *state, v Value) ([]string, error) {

@@ -17,7 +17,7 @@ func methodFormatMap(st *state, v Value, s string, c *args) (Value, error) {
 	}
 	d, ok := c.pos[0].(*Dict)
 	if !ok {
-		return nil, typeErrorf("format_map() argument must be a mapping, not %s", typeName(c.pos[0]))
+		d = &Dict{} // an error only if the text has a field
 	}
 	return runFormat(st, v, s, nil, d)
 }
@@ -130,10 +130,8 @@ func (f *formatter) field(s string, depth int) (string, error) {
 	}
 	switch conversion {
 	case "":
-	case "s":
-		v, err = str(f.st, v)
-	case "r", "a":
-		v, err = repr(f.st, v)
+	case "s", "r", "a":
+		v, err = converted(f.st, v, rune(conversion[0]))
 	default:
 		err = typeErrorf("Unknown conversion specifier %s", quote(conversion))
 	}

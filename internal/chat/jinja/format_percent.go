@@ -168,10 +168,7 @@ func readSize(s string) (n int, rest string, err error) {
 func (p *percent) convert(c rune, v Value, f spec) (string, error) {
 	switch c {
 	case 's', 'r', 'a':
-		s, err := str(p.st, v)
-		if c != 's' {
-			s, err = repr(p.st, v)
-		}
+		s, err := converted(p.st, v, c)
 		if err != nil {
 			return "", err
 		}

@@ -64,7 +64,7 @@ func makeRange(_ *state, c *args) (Value, error) {
 			return nil, err
 		}
 		if bounds[i] > math.MaxInt64/4 || bounds[i] < math.MinInt64/4 {
-			return nil, overflow()
+			return nil, typeErrorf("Python int too large to convert to C ssize_t")
 		}
 	}
 	r := &rangeValue{stop: bounds[0], step: 1}

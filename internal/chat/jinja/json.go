@@ -29,7 +29,8 @@ func filterToJSON(st *state, v Value, c *args) (Value, error) {
 	style := jsonStyle{item: ", ", colon: ": "}
 	style.ascii = a[0] != missing && truth(a[0])
 	style.sortKeys = a[3] != missing && truth(a[3])
-	if a[1] != missing && a[1] != nil {
+	_, isText := text(v) // Python does not look at the style of a text
+	if a[1] != missing && a[1] != nil && !isText {
 		style.pretty, style.item = true, ","
 		if s, ok := text(a[1]); ok {
 			style.indent = s
@@ -46,7 +47,7 @@ func filterToJSON(st *state, v Value, c *args) (Value, error) {
 		}
 		item, ok1 := text(at(pair, 0))
 		colon, ok2 := text(at(pair, 1))
-		if len(pair) != 2 || !ok1 || !ok2 {
+		if len(pair) != 2 || !(ok1 && ok2) && !isText {
 			return nil, typeErrorf("separators must be two strings")
 		}
 		style.item, style.colon = item, colon

@@ -51,6 +51,7 @@ type state struct {
 	depth  int
 	now    time.Time
 	out    *strings.Builder
+	escape bool             // an autoescape tag has turned escaping on
 	vars   *Dict            // given by the caller
 	set    map[string]Value // set at the template's top level, for blocks to see
 	blocks map[string]*blockFunc

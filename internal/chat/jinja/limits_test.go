@@ -152,7 +152,7 @@ func hostileTemplates() map[string]string {
 		"batch fill":          "{{ [1]|batch(9999999999, 0)|list }}",
 		"slice":               "{{ [1]|slice(9999999999)|list|length }}",
 		"range":               "{{ range(100001)|length }}",
-		"power":               "{{ 10 ** 100 }}",
+		"power":               "{{ 10 ** 100000 }}",
 		"huge power":          "{{ 3 ** 9223372036854775807 }}",
 		"output":              loop("{{ 'a' * 1000000 }}"),
 		"json":                "{% set ns = namespace(x=[1]) %}" + loop("{% set ns.x = [ns.x, ns.x] %}{{ ns.x|tojson|length }}"),

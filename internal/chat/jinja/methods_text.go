@@ -267,13 +267,12 @@ func methodJoin(st *state, v Value, s string, c *args) (Value, error) {
 	parts := make([]string, len(items))
 	for i, item := range items {
 		part, ok := text(item)
-		if !ok {
-			return nil, typeErrorf("sequence item %d: expected str instance, %s found", i, typeName(item))
-		}
-		if _, isMarkup := v.(markup); isMarkup {
-			if _, isMarkup := item.(markup); !isMarkup {
-				part = escapeHTML(part)
+		if isA[markup](v) { // which takes any value
+			if part, err = (escaping{on: true}).print(st, item); err != nil {
+				return nil, err
 			}
+		} else if !ok {
+			return nil, typeErrorf("sequence item %d: expected str instance, %s found", i, typeName(item))
 		}
 		parts[i] = part
 	}

@@ -47,7 +47,7 @@ func unary(op string, v Value) (Value, error) {
 			return i, nil
 		}
 		if i == math.MinInt64 {
-			return nil, overflow()
+			return new(big.Int).Neg(big.NewInt(i)), nil
 		}
 		return -i, nil
 	}
@@ -66,7 +66,15 @@ func unary(op string, v Value) (Value, error) {
 	return nil, typeErrorf("bad operand type for unary %s: '%s'", op, typeName(v))
 }
 
-func overflow() error { return typeErrorf("integer overflow") }
+// errOverflow says that a result does not fit in 64 bits. It does not leave this file.
+var errOverflow = typeErrorf("integer overflow")
+
+// bothInts returns two whole numbers of any size.
+func bothInts(a, b Value) (m, n *big.Int, ok bool) {
+	m, mok := bigInt(a)
+	n, nok := bigInt(b)
+	return m, n, mok && nok
+}
 
 // arithmetic returns a op b for + - * / // % **.
 func arithmetic(st *state, op string, a, b Value) (Value, error) {
@@ -81,7 +89,12 @@ func arithmetic(st *state, op string, a, b Value) (Value, error) {
 	i, iok := integer(a)
 	j, jok := integer(b)
 	if iok && jok {
-		return intArithmetic(op, i, j)
+		if v, err := intArithmetic(op, i, j); err != errOverflow {
+			return v, err
+		}
+	}
+	if m, n, ok := bothInts(a, b); ok {
+		return bigArithmetic(st, op, m, n)
 	}
 	switch op {
 	case "+":
@@ -103,9 +116,6 @@ func arithmetic(st *state, op string, a, b Value) (Value, error) {
 	f, fok := number(a)
 	g, gok := number(b)
 	if fok && gok {
-		if typeName(a) == "int" && typeName(b) == "int" { // one of them is beyond 64 bits
-			return nil, overflow()
-		}
 		return floatArithmetic(op, f, g)
 	}
 	if _, ok := a.(string); ok && op == "+" {
@@ -195,12 +205,12 @@ func intArithmetic(op string, i, j int64) (Value, error) {
 		if s := i + j; (s > i) == (j > 0) {
 			return s, nil
 		}
-		return nil, overflow()
+		return nil, errOverflow
 	case "-":
 		if d := i - j; (d < i) == (j > 0) {
 			return d, nil
 		}
-		return nil, overflow()
+		return nil, errOverflow
 	case "*":
 		return intMultiply(i, j)
 	case "**":
@@ -217,7 +227,7 @@ func intArithmetic(op string, i, j int64) (Value, error) {
 		return float64(i) / float64(j), nil
 	case "//":
 		if i == math.MinInt64 && j == -1 {
-			return nil, overflow()
+			return nil, errOverflow
 		}
 		q := i / j
 		if i%j != 0 && (i < 0) != (j < 0) {
@@ -241,7 +251,7 @@ func intMultiply(i, j int64) (Value, error) {
 	}
 	p := i * j
 	if p/j != i || i == -1 && j == math.MinInt64 || j == -1 && i == math.MinInt64 {
-		return nil, overflow()
+		return nil, errOverflow
 	}
 	return p, nil
 }
@@ -251,7 +261,7 @@ func intPower(i, j int64) (Value, error) {
 		if i == 0 {
 			return nil, typeErrorf("0.0 cannot be raised to a negative power")
 		}
-		return math.Pow(float64(i), float64(j)), nil
+		return power(float64(i), float64(j)), nil
 	}
 	switch i {
 	case 0, 1:
@@ -284,7 +294,7 @@ func floatArithmetic(op string, f, g float64) (Value, error) {
 		if f == 0 && g < 0 {
 			return nil, typeErrorf("0.0 cannot be raised to a negative power")
 		}
-		p := math.Pow(f, g)
+		p := power(f, g)
 		if math.IsInf(p, 0) && !math.IsInf(f, 0) && !math.IsInf(g, 0) || math.IsNaN(p) && !math.IsNaN(f) && !math.IsNaN(g) {
 			return nil, typeErrorf("numerical result out of range")
 		}
@@ -307,6 +317,9 @@ func floatArithmetic(op string, f, g float64) (Value, error) {
 		return mod, nil
 	}
 	q := (f - mod) / g
+	if q == 0 {
+		return math.Copysign(0, f/g), nil
+	}
 	floor := math.Floor(q)
 	if q-floor > 0.5 {
 		floor++

@@ -116,7 +116,7 @@ func (p *parser) statements(ends []string) ([]stmt, error) {
 			}
 			return body, nil
 		case tokData:
-			print(t.line, &constExpr{pos(t.line), t.text})
+			print(t.line, &dataExpr{pos(t.line), t.text})
 		case tokVarBegin:
 			x, err := p.tuple(tupleRules{cond: true})
 			if err == nil {
@@ -223,13 +223,13 @@ func (p *parser) statement() (stmt, error) {
 func (p *parser) forLoop(line pos) (stmt, error) {
 	s := &forStmt{pos: line}
 	var err error
-	if s.target, err = p.target(targetRules{endNames: []string{"in"}, tuples: true}); err != nil {
+	if s.target, err = p.target(false); err != nil {
 		return nil, err
 	}
 	if !p.skipName("in") {
 		return nil, p.fail(p.cur().line, "expected token 'in', got %s", p.cur())
 	}
-	if s.iter, err = p.tuple(tupleRules{endNames: []string{"recursive"}}); err != nil {
+	if s.iter, err = p.tuple(tupleRules{}); err != nil {
 		return nil, err
 	}
 	if p.skipName("if") {
@@ -274,7 +274,7 @@ func (p *parser) ifBlock(line pos) (stmt, error) {
 }
 
 func (p *parser) set(line pos) (stmt, error) {
-	target, err := p.target(targetRules{namespace: true, tuples: true})
+	target, err := p.target(true)
 	if err != nil {
 		return nil, err
 	}
@@ -366,7 +366,7 @@ func (p *parser) with(line pos) (stmt, error) {
 				return nil, err
 			}
 		}
-		target, err := p.target(targetRules{tuples: true})
+		target, err := p.target(false)
 		if err != nil {
 			return nil, err
 		}
@@ -426,8 +426,8 @@ func onlySpace(body []stmt) bool {
 			return false
 		}
 		for _, x := range out.items {
-			c, ok := x.(*constExpr)
-			if !ok || strings.TrimFunc(c.value.(string), IsSpace) != "" {
+			data, ok := x.(*dataExpr)
+			if !ok || strings.TrimFunc(data.text, IsSpace) != "" {
 				return false
 			}
 		}

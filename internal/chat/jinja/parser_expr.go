@@ -3,18 +3,11 @@ package jinja
 import "slices"
 
 // tupleRules say how to read a tuple that may lack parentheses: whether inline ifs belong to its
-// items, which names end it, and whether it may be empty.
+// items, and whether it may be empty. A name does not end it: after a comma, `in` and `recursive`
+// are items, as in Jinja.
 type tupleRules struct {
-	cond     bool
-	endNames []string
-	parens   bool
-}
-
-// targetRules say which targets an assignment may have.
-type targetRules struct {
-	namespace bool
-	tuples    bool
-	endNames  []string
+	cond   bool
+	parens bool
 }
 
 func (p *parser) targetName() (token, error) {
@@ -29,11 +22,11 @@ func isConstName(name string) bool {
 	return slices.Contains([]string{"true", "false", "none", "True", "False", "None"}, name)
 }
 
-// target reads the target of an assignment: names, tuples of them and, for set, attributes of
+// target reads the target of an assignment: names, tuples of them and, if namespace, attributes of
 // namespaces.
-func (p *parser) target(rules targetRules) (expr, error) {
-	x, err := p.tupleOf(tupleRules{endNames: rules.endNames}, func() (expr, error) {
-		return p.primary(rules.namespace)
+func (p *parser) target(namespace bool) (expr, error) {
+	x, err := p.tupleOf(tupleRules{}, func() (expr, error) {
+		return p.primary(namespace)
 	})
 	if err == nil {
 		err = p.checkTarget(x)
@@ -75,7 +68,7 @@ func (p *parser) tupleOf(rules tupleRules, item func() (expr, error)) (expr, err
 				return nil, err
 			}
 		}
-		if p.at(tokVarEnd) || p.at(tokBlkEnd) || p.at(")") || p.atName(rules.endNames...) {
+		if p.at(tokVarEnd) || p.at(tokBlkEnd) || p.at(")") {
 			break
 		}
 		x, err := item()

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // str returns Python's str(v), what printing v writes.
@@ -29,6 +30,26 @@ func repr(st *state, v Value) (string, error) {
 		return "", err
 	}
 	return p.b.String(), st.grow(p.b.Len())
+}
+
+// converted returns str(v), repr(v) or ascii(v) for the conversions s, r and a of formats.
+func converted(st *state, v Value, conversion rune) (string, error) {
+	if conversion == 's' {
+		return str(st, v)
+	}
+	s, err := repr(st, v)
+	if conversion == 'r' || isASCII(s) || err != nil {
+		return s, err
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if r < utf8.RuneSelf {
+			b.WriteRune(r)
+		} else {
+			writeEscape(&b, r)
+		}
+	}
+	return b.String(), st.grow(b.Len())
 }
 
 type printer struct {
@@ -72,6 +93,12 @@ func (p *printer) value(v Value, depth int) error {
 			return err
 		}
 		p.b.WriteByte(')')
+	case *loopContext:
+		n, err := v.size(p.st)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&p.b, "<LoopContext %d/%d>", v.index0+1, n)
 	default:
 		p.b.WriteString(scalarRepr(v))
 	}
@@ -141,8 +168,8 @@ func scalarRepr(v Value) string {
 			return "<Macro anonymous>"
 		}
 		return "<Macro " + quote(v.def.name) + ">"
-	case *loopContext:
-		return fmt.Sprintf("<LoopContext %d/%d>", v.index0+1, v.length)
+	case *blockReference:
+		return "<TemplateReference None>"
 	case *callable:
 		return "<function " + v.name + ">"
 	}
@@ -192,16 +219,24 @@ func quote(s string) string {
 			b.WriteString(`\t`)
 		case printable(r):
 			b.WriteRune(r)
-		case r < 0x100:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case r < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, r)
 		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
+			writeEscape(&b, r)
 		}
 	}
 	b.WriteByte(q)
 	return b.String()
+}
+
+// writeEscape writes a character by its number, as Python's repr does.
+func writeEscape(b *strings.Builder, r rune) {
+	switch {
+	case r < 0x100:
+		fmt.Fprintf(b, `\x%02x`, r)
+	case r < 0x10000:
+		fmt.Fprintf(b, `\u%04x`, r)
+	default:
+		fmt.Fprintf(b, `\U%08x`, r)
+	}
 }
 
 // printable reports whether a character is printable by Python's str.isprintable: it is the space,

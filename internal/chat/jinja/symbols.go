@@ -1,6 +1,9 @@
 package jinja
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // Scoping follows Jinja's compiler: a template is one function; a macro, a call
 // block, a recursive loop and a loop's filter are functions inside it. A function
@@ -348,54 +351,52 @@ func walkExprs(xs []expr, visit func(string, nameUse)) {
 
 // walkExpr visits the names an expression reads, in the order of the source.
 func walkExpr(x expr, visit func(string, nameUse)) {
-	switch x := x.(type) {
-	case *nameExpr:
-		visit(x.name, useLoad)
-	case *tupleExpr:
-		walkExprs(x.items, visit)
-	case *listExpr:
-		walkExprs(x.items, visit)
-	case *dictExpr:
-		for i := range x.keys {
-			walkExpr(x.keys[i], visit)
-			walkExpr(x.values[i], visit)
-		}
-	case *unaryExpr:
-		walkExpr(x.x, visit)
-	case *binaryExpr:
-		walkExpr(x.x, visit)
-		walkExpr(x.y, visit)
-	case *concatExpr:
-		walkExprs(x.items, visit)
-	case *compareExpr:
-		walkExpr(x.first, visit)
-		walkExprs(x.rest, visit)
-	case *condExpr:
-		walkExpr(x.test, visit)
-		walkExpr(x.then, visit)
-		walkExpr(x.other, visit)
-	case *attrExpr:
-		walkExpr(x.x, visit)
-	case *itemExpr:
-		walkExpr(x.x, visit)
-		walkExpr(x.index, visit)
-	case *sliceExpr:
-		walkExprs([]expr{x.start, x.stop, x.step}, visit)
-	case *callExpr:
-		walkExpr(x.fn, visit)
-		walkArgs(&x.args, visit)
-	case *filterExpr:
-		walkExpr(x.x, visit)
-		walkArgs(&x.args, visit)
-	case *testExpr:
-		walkExpr(x.x, visit)
-		walkArgs(&x.args, visit)
+	if name, ok := x.(*nameExpr); ok {
+		visit(name.name, useLoad)
 	}
+	walkExprs(parts(x), visit)
 }
 
-func walkArgs(c *callArgs, visit func(string, nameUse)) {
-	walkExprs(c.args, visit)
-	walkExprs(c.values, visit)
-	walkExpr(c.star, visit)
-	walkExpr(c.dict, visit)
+// parts returns the expressions directly inside of x, in the order of the source. Those that are
+// left out may be nil.
+func parts(x expr) []expr {
+	switch x := x.(type) {
+	case *tupleExpr:
+		return x.items
+	case *listExpr:
+		return x.items
+	case *dictExpr:
+		var out []expr
+		for i := range x.keys {
+			out = append(out, x.keys[i], x.values[i])
+		}
+		return out
+	case *unaryExpr:
+		return []expr{x.x}
+	case *binaryExpr:
+		return []expr{x.x, x.y}
+	case *concatExpr:
+		return x.items
+	case *compareExpr:
+		return append([]expr{x.first}, x.rest...)
+	case *condExpr:
+		return []expr{x.test, x.then, x.other}
+	case *attrExpr:
+		return []expr{x.x}
+	case *itemExpr:
+		return []expr{x.x, x.index}
+	case *sliceExpr:
+		return []expr{x.start, x.stop, x.step}
+	case *callExpr:
+		return append([]expr{x.fn}, x.args.parts()...)
+	case *filterExpr:
+		return append([]expr{x.x}, x.args.parts()...)
+	case *testExpr:
+		return append([]expr{x.x}, x.args.parts()...)
+	}
+	return nil
+}
+
+func (c *callArgs) parts() []expr {
+	return slices.Concat(c.args, c.values, []expr{c.star, c.dict})
 }

@@ -163,9 +163,14 @@ func divisible(by, rest int64) testFunc {
 
 func known(has func(name string) bool) testFunc {
 	return func(_ *state, v Value, c *args) (bool, error) {
+		if _, err := c.bind(0); err != nil {
+			return false, err
+		}
 		name, ok := text(v)
-		_, err := c.bind(0)
-		return ok && has(name), err
+		if _, err := (&Dict{}).find(v); err != nil { // the name may be any value that can be a key
+			return false, err
+		}
+		return ok && has(name), nil
 	}
 }
 

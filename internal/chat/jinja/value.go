@@ -10,7 +10,7 @@ import (
 //
 //	nil       None
 //	bool      True, False
-//	int64     int; *big.Int beyond 64 bits (printed, compared and negated, no other arithmetic)
+//	int64     int; *big.Int beyond 64 bits
 //	float64   float
 //	string    str, of valid UTF-8
 //	*List     list
@@ -156,6 +156,8 @@ func typeName(v Value) string {
 		return "LoopContext"
 	case *cycler:
 		return "Cycler"
+	case *blockReference:
+		return "TemplateReference"
 	case *callable:
 		return "builtin_function_or_method"
 	}
@@ -230,7 +232,7 @@ func length(v Value) (int, bool) {
 	case *undefined:
 		return 0, true
 	case *loopContext:
-		return v.length, v.length >= 0
+		return v.length, v.length >= 0 // filterLength counts a generator's items
 	}
 	return 0, false
 }
