@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/heftai/heft/internal/kernels/mat"
+	"github.com/heftai/heft/internal/kernels/qgemm"
 	"github.com/heftai/heft/internal/kernels/quant"
 	"github.com/heftai/heft/internal/tensor"
 )
@@ -64,6 +65,12 @@ func (op *int8Product) run(w *worker, unit int) {
 	rows := min(op.unitRows, m.rows-r)
 	first, col, step := m.row+r*m.step, m.col, m.step
 	bands := m.packed
+	if bands.Height == 0 && op.tokens == 1 && rows >= qgemm.StoredRows {
+		w.record(interleavedInt8)
+		op.set.QGEMM.MulInt8Stored(from(op.y, 0, r).V[:rows], quant.View{Packed: &bands, Row: first, Step: step, Col: col, Rows: rows, Cols: m.cols}, op.in.V)
+		op.addBias(0, op.tokens, r, rows)
+		return
+	}
 	if bands.Height == 0 {
 		bands = op.interleave(w.scratch.v, first, rows)
 		first, col, step = 0, 0, 1

@@ -23,6 +23,9 @@ type integers interface {
 	// edge computes the lanes lane, lane+step, … of a band of the given number of rows, for one
 	// token.
 	edge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x []uint32, blocks int, add bool)
+	// stored computes StoredRows rows that are not interleaved and begin stride bytes apart, for one
+	// token.
+	stored(p quant.Packing, y []float32, w []byte, stride int, x []uint32, blocks int)
 }
 
 // HasInt8 reports whether the variant implements RoundInt8 and MulInt8.

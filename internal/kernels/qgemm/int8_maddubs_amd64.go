@@ -69,3 +69,12 @@ func (maddubs) edge(p quant.Packing, y []float32, w []byte, rows, lane, step int
 	}
 	sums.store(y, lane, step)
 }
+
+//go:noinline
+func (maddubs) stored(p quant.Packing, y []float32, w []byte, stride int, x []uint32, blocks int) {
+	if p == quant.Q8 {
+		avx2intsStoredQ8(asm.Bytes(w), int64(stride), asm.Words(x), asm.Floats(y), int64(blocks))
+	} else {
+		avx2intsStoredQ4(asm.Bytes(w), int64(stride), asm.Words(x), asm.Floats(y), int64(blocks))
+	}
+}

@@ -116,3 +116,12 @@ func (vnni) edge(p quant.Packing, y []float32, w []byte, rows, lane, step int, x
 	}
 	sums.store(y, lane, step)
 }
+
+//go:noinline
+func (vnni) stored(p quant.Packing, y []float32, w []byte, stride int, x []uint32, blocks int) {
+	if p == quant.Q8 {
+		avx512vnniStoredQ8(asm.Bytes(w), int64(stride), asm.Words(x), asm.Floats(y), int64(blocks))
+	} else {
+		avx512vnniStoredQ4(asm.Bytes(w), int64(stride), asm.Words(x), asm.Floats(y), int64(blocks))
+	}
+}

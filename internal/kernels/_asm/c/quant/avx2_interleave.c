@@ -52,14 +52,12 @@ INLINE void band_q4(uint8_t *dst, const uint8_t *const *p, int64_t stride, int f
   UNROLL for (int j = 0; j < 4; j++) _mm256_storeu_si256((__m256i *)(dst + 64 * j), v[j]);
 }
 
-// AHEAD is the distance of the prefetch in each row: the hardware prefetcher stops at the end of a page.
-enum { AHEAD = DISTANCE(1024) };
-
 INLINE void bands(int bits, uint8_t *dst, const uint8_t *src, int64_t stride, int64_t blocks) {
   const uint8_t *p[6];
   UNROLL for (int i = 0; i < 6; i++) p[i] = src + times(stride, 3 * i);
   ROLLED for (; blocks > 0; blocks--) {
-    UNROLL for (int r = 0; r < 16; r++) _mm_prefetch(ROW(r) + AHEAD, _MM_HINT_T0);
+    // Of the next 16 rows: the hardware prefetcher begins anew with each.
+    UNROLL for (int r = 0; r < 16; r++) _mm_prefetch(ROW(r) + times(stride, 16), _MM_HINT_T0);
     UNROLL for (int half = 0; half < 2; half++) {
       begin_band(dst + 16 * half, p, stride, 8 * half);
       if (bits == 8) band_q8(dst + 32 + 32 * half, p, stride, 8 * half);
