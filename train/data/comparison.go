@@ -48,15 +48,6 @@ func (c Comparison) Judged() []Comparison {
 	return all
 }
 
-// Tokens returns the number of tokens of all completions.
-func (c Comparison) Tokens() int {
-	n := 0
-	for _, x := range c.Completions {
-		n += len(x)
-	}
-	return n
-}
-
 // Comparisons is a Dataset of the preference records of a JSONL, CSV or Parquet file. It reads a record when it is
 // requested, and is safe for concurrent use.
 type Comparisons struct{ recordFile[ComparisonRecord] }
@@ -258,14 +249,19 @@ func (r ComparisonRecord) Tokenize(e Encoder, t Template, o TextOptions) (Compar
 		return c, fmt.Errorf("data: tokenize: the prompt has %d tokens, want less than %d", border, o.MaxLength)
 	}
 	c.Prompt = prompt[:border:border]
+	room := o.MaxLength - border
+	if o.Judged {
+		room = o.MaxLength
+	}
 	for _, ids := range whole {
+		completion := ids[border:]
 		if o.MaxLength > 0 {
-			ids = ids[:min(len(ids), o.MaxLength)]
+			completion = completion[:min(len(completion), room)]
 		}
-		if len(ids) == border {
+		if len(completion) == 0 {
 			return c, errors.New("data: tokenize: got a completion without tokens")
 		}
-		c.Completions = append(c.Completions, ids[border:])
+		c.Completions = append(c.Completions, completion)
 	}
 	return c, nil
 }
@@ -317,9 +313,9 @@ type ComparisonBatch struct {
 }
 
 // PadJudged returns the Collate that pads comparisons of one completion to the longest of their
-// batch. It cuts mismatched rows to length tokens, unless length is 0.
+// batch. It cuts rows to length tokens, unless length is 0.
 func PadJudged(p Padding, length int) Collate[Comparison, ComparisonBatch] {
-	pad := PadTokens(p)
+	pad, cut := PadTokens(p), TextOptions{MaxLength: length}
 	return func(samples []Comparison) (ComparisonBatch, error) {
 		b := ComparisonBatch{Prompts: len(samples)}
 		var rows, mismatched []Sequence
@@ -329,9 +325,9 @@ func PadJudged(p Padding, length int) Collate[Comparison, ComparisonBatch] {
 				return b, fmt.Errorf("data: collate: comparison %d: got %d completions, want one", i, len(c.Completions))
 			}
 			b.Desirable = append(b.Desirable, c.Desirable)
-			rows = append(rows, c.row(0))
+			rows = append(rows, cut.finish(c.row(0)))
 			s := Comparison{Prompt: c.Prompt, Completions: other.Completions}.row(0)
-			mismatched = append(mismatched, TextOptions{MaxLength: length}.finish(s))
+			mismatched = append(mismatched, cut.finish(s))
 		}
 		var err error
 		if b.TokenBatch, err = pad(rows); err != nil {

@@ -109,6 +109,27 @@ func TestComparisonsAreCutAndPadded(t *testing.T) {
 	}
 }
 
+// TestMismatchedAnswersWereCutWithTheirOwnPrompt: an answer after a long prompt lost the tokens that a shorter prompt
+// has room for in kto's mismatched rows, so that kl differed from TRL's.
+func TestMismatchedAnswersWereCutWithTheirOwnPrompt(t *testing.T) {
+	var samples []Comparison
+	for _, text := range [][2]string{{"abc", "defgh"}, {"p", "q"}} {
+		r := ComparisonRecord{Prompt: Passage{Text: text[0]}, Completions: []Passage{{Text: text[1]}}}
+		c, err := r.Tokenize(byRune{}, nil, TextOptions{MaxLength: 4, Judged: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		samples = append(samples, c)
+	}
+	b, err := PadJudged(Padding{ID: '_'}, 4)(samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own, mismatched := string(b.IDs), string(b.Mismatched.IDs); own != "abcd"+"pq__" || mismatched != "abcq"+"pdef" {
+		t.Errorf("got rows %q and mismatched rows %q, want abcd, pq and abcq, pdef", own, mismatched)
+	}
+}
+
 // TestAPromptThatRepeatsAMessageWasAMistake: preference data such as ultrafeedback_binarized has the prompt as a text
 // next to conversations that begin with it. As in TRL, the conversations count.
 func TestAPromptThatRepeatsAMessageWasAMistake(t *testing.T) {

@@ -43,6 +43,9 @@ type TextOptions struct {
 	LearnPrompt bool
 	// LastAnswer learns only a conversation's last answer. An answer is one message.
 	LastAnswer bool
+	// Judged cuts completions to MaxLength tokens without their prompt, because [PadJudged] also pairs
+	// them with other prompts. It cuts the rows.
+	Judged bool
 }
 
 func (o TextOptions) finish(s Sequence) Sequence {

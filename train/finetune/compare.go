@@ -3,6 +3,7 @@ package finetune
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/heftai/heft/train"
@@ -76,7 +77,9 @@ func (m kto) prepare(s *student) (loop, error)  { return s.compare(m) }
 
 // readPairs reads comparisons from the data.
 func (j *job) readPairs(tokenizer *data.Tokenizer, o data.TextOptions) (*texts, error) {
-	o.MaxLength = j.Sequence
+	if j.Method != "reward" {
+		o.MaxLength, o.Judged = j.Sequence, j.Method == "kto"
+	}
 	read := func(path string) (made[data.Comparison], error) { return j.tokenizePairs(path, tokenizer, o) }
 	var s sampleSet[data.Comparison]
 	all, evals, err := sets(j, read, read, whole[data.Comparison])
@@ -86,9 +89,10 @@ func (j *job) readPairs(tokenizer *data.Tokenizer, o data.TextOptions) (*texts, 
 	s.train, s.evals = all.Dataset, evals
 	return textsOf(s, func(c data.Comparison) (length, tokens int) {
 		for _, answer := range c.Completions { // all answers are in the batch
-			length = max(length, len(c.Completions)*(len(c.Prompt)+len(answer)))
+			row := min(len(c.Prompt)+len(answer), j.Sequence)
+			length, tokens = max(length, len(c.Completions)*row), tokens+row-len(c.Prompt)
 		}
-		return length, c.Tokens()
+		return length, tokens
 	})
 }
 
@@ -109,6 +113,9 @@ func (j *job) tokenizePairs(path string, tokenizer *data.Tokenizer, o data.TextO
 				return data.Comparison{}, nil, errors.New("got one completion with a label, want chosen and rejected: use --method kto")
 			}
 			c, err := r.Tokenize(tokenizer, tokenizer, o)
+			if err == nil && j.Method == "reward" {
+				err = j.checkWhole(c)
+			}
 			return c, slices.Concat(append(slices.Clone(c.Completions), c.Prompt)...), err
 		}, emit)
 	})
@@ -125,6 +132,16 @@ func (j *job) tokenizePairs(path string, tokenizer *data.Tokenizer, o data.TextO
 		judged, rejected = append(judged, both[0]), append(rejected, both[1:]...)
 	}
 	return made[data.Comparison]{Dataset: append(judged, rejected...)}, nil
+}
+
+// checkWhole returns an error if an answer would be cut: a reward model scores whole answers.
+func (j *job) checkWhole(c data.Comparison) error {
+	for _, answer := range c.Completions {
+		if n := len(c.Prompt) + len(answer); n > j.Sequence {
+			return fmt.Errorf("prompt and answer have %d tokens, want at most --sequence %d", n, j.Sequence)
+		}
+	}
+	return nil
 }
 
 // collate returns the function that makes a batch of comparisons.

@@ -204,3 +204,19 @@ func TestRewardModelsContinue(t *testing.T) {
 		t.Error("the run that continued ended with other weights")
 	}
 }
+
+// TestRewardModelsScoredCutAnswers: pairs longer than --sequence were cut, so that the score was that of a part of an
+// answer. They are skipped, as in TRL.
+func TestRewardModelsScoredCutAnswers(t *testing.T) {
+	o := rewardOptions(t)
+	o.Sequence, o.StrictData, o.MaxSteps = 20, true, 1
+	file := filepath.Join(t.TempDir(), "pairs.jsonl")
+	line := `{"prompt": "a", "chosen": "b", "rejected": "` + strings.Repeat("many words ", 20) + `"}` + "\n"
+	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Run(t.Context(), golden.Own(t, "train", "preference"), []string{file}, o)
+	if want := "tokens, want at most --sequence 20"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want an error with %q", err, want)
+	}
+}
