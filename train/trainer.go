@@ -42,7 +42,7 @@ func NewTrainer[B any](c TrainerConfig[B]) (*Trainer[B], error) {
 	listener := &listener{callbacks: c.Callbacks}
 	config := trainer.Config[B]{
 		Rank: acc.rank, Store: acc.store,
-		Model: c.Model, ComputeLoss: c.ComputeLoss, ComputeLosses: c.ComputeLosses, Items: c.Items, Tokens: c.Tokens, BeforeWindow: c.BeforeWindow, Optimizer: c.Optimizer, Scheduler: c.Scheduler,
+		Model: c.Model, ComputeLoss: c.ComputeLoss, ComputeLosses: c.ComputeLosses, Items: c.Items, Tokens: c.Tokens, BeforeWindow: c.BeforeWindow, Interrupted: c.Interrupted, Optimizer: c.Optimizer, Scheduler: c.Scheduler,
 		Train: c.Train, Evals: c.evals(), ComputeMetrics: c.ComputeMetrics, WithoutPerplexity: c.WithoutPerplexity, From: c.From, Observer: c.Observer,
 		Gather: func(ctx context.Context, e evaluation.Batch) (evaluation.Batch, error) {
 			return GatherForMetrics(ctx, acc, e)

@@ -108,6 +108,12 @@ type TrainerConfig[B any] struct {
 	// epoch a rank may have no batches. All ranks call it equally often. It may be nil, and is for
 	// Updates only.
 	BeforeWindow func(ctx context.Context, batches []B) error
+	// Interrupted is called with the number of finished steps after each step of the optimizer and,
+	// with Updates, between the batches of a step. If it returns true on any rank, the run ends on all ranks. Unless
+	// SaveSteps is negative, it first writes a checkpoint of the last finished step. The gradients of an
+	// unfinished step are dropped; a run that resumes computes it with the same batches and random
+	// numbers. It may be nil.
+	Interrupted func(step int) bool
 	// Optimizer steps the model's parameters.
 	Optimizer optim.Optimizer
 	// Scheduler changes the optimizer's learning rates. Nil keeps them, unless

@@ -41,6 +41,8 @@ type TrainResult struct {
 	// weights the run ends with: those of the next best evaluation that has a readable checkpoint, or
 	// the last ones if they are better. It is nil if the weights are the best ones.
 	BestLost error
+	// Interrupted reports that [TrainerConfig].Interrupted has ended the run.
+	Interrupted bool
 }
 
 // LogEntry holds the values logged at a step, with "step" and "epoch".

@@ -35,6 +35,11 @@ func newWave(w *World, args TrainingArguments, callbacks ...Callback) (*wave, er
 }
 
 func loggedWave(w *World, log slog.Handler, args TrainingArguments, callbacks ...Callback) (*wave, error) {
+	return configuredWave(w, log, args, func(c *TrainerConfig[[]int], _ *tensor.Tape) { c.Callbacks = callbacks })
+}
+
+// configuredWave lets change change the trainer's configuration.
+func configuredWave(w *World, log slog.Handler, args TrainingArguments, change func(*TrainerConfig[[]int], *tensor.Tape)) (*wave, error) {
 	a, err := New(Config{World: w, Logger: slog.New(log), GradientAccumulationSteps: 2})
 	if err != nil {
 		return nil, err
@@ -77,7 +82,7 @@ func loggedWave(w *World, log slog.Handler, args TrainingArguments, callbacks ..
 		return tape.Linear(h, tape.Use(m.w2), tape.Use(m.b2)), ys
 	}
 	args.Schedule, args.WarmupSteps, args.MaxGradNorm = "cosine", 2, 1
-	t, err := NewTrainer(TrainerConfig[[]int]{Accelerator: a, Model: m, Optimizer: adam, Train: l, Eval: eval, Arguments: args, Callbacks: callbacks,
+	c := TrainerConfig[[]int]{Accelerator: a, Model: m, Optimizer: adam, Train: l, Eval: eval, Arguments: args,
 		ComputeLoss: func(_ context.Context, ids []int) (*tensor.Tensor, error) {
 			logits, labels := forward(ids)
 			return tape.CrossEntropy(logits, labels, tensor.CrossEntropyOptions{}), nil
@@ -86,7 +91,9 @@ func loggedWave(w *World, log slog.Handler, args TrainingArguments, callbacks ..
 			logits, labels := forward(ids)
 			e, err := EvaluateLogits(logits, labels, len(ids))
 			return e, errors.Join(err, tape.Reset())
-		}})
+		}}
+	change(&c, tape)
+	t, err := NewTrainer(c)
 	return &wave{m, t}, err
 }
 

@@ -48,7 +48,6 @@ type student struct {
 	diverged   bool    // the divergence has been logged
 	lost       bool    // the last loss was not finite
 	began      bool    // the checkpoint to resume from, if any, is loaded
-	stopped    bool    // by Interrupt, on all ranks
 	evaluating bool    // the next losses are for an evaluation
 }
 
@@ -96,7 +95,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 		}
 	}
 	if state := trainer.State(); state.GlobalStep < state.MaxSteps {
-		if s.stopped {
+		if result.Interrupted {
 			return errInterrupted
 		}
 		s.acc.Logger().Info("the run stopped early", "step", state.GlobalStep, "of", state.MaxSteps,
@@ -188,7 +187,8 @@ func fit[S, B any](s *student, c train.TrainerConfig[B], f losing[B], collate da
 	}
 	c.Callbacks = append(c.Callbacks, s.stopping()...)
 	begin := func(context.Context, *train.Moment) error { s.began = true; return nil }
-	c.Callbacks = append(c.Callbacks, train.OnEvent(train.TrainBegin, begin), train.OnEvent(train.StepEnd, s.watch), train.OnEvent(train.StepEnd, s.interrupt))
+	c.Callbacks = append(c.Callbacks, train.OnEvent(train.TrainBegin, begin), train.OnEvent(train.StepEnd, s.watch))
+	c.Interrupted = func(step int) bool { return s.interrupted() && step%max(1, s.repeats) == 0 }
 	return train.NewTrainer(c)
 }
 
@@ -221,19 +221,6 @@ func (s *student) watch(_ context.Context, m *train.Moment) error {
 		s.log.Warn("the loss is not finite: use an earlier checkpoint, a lower --lr or a lower --max-grad-norm if it stays so", "step", m.State.GlobalStep)
 	}
 	return nil
-}
-
-// interrupt ends the run after a step, with a checkpoint, on all ranks together.
-func (s *student) interrupt(ctx context.Context, m *train.Moment) error {
-	if s.interrupted() && m.State.GlobalStep%max(1, s.repeats) == 0 {
-		s.acc.SetTrigger()
-	}
-	stop, err := s.acc.CheckTrigger(ctx)
-	if stop {
-		s.stopped = true
-		m.Control.Save, m.Control.StopTraining = s.SaveSteps >= 0, true
-	}
-	return err
 }
 
 // warmup returns the number of warmup steps, rounded as in transformers.

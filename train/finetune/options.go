@@ -123,8 +123,9 @@ type Options struct {
 	Progress io.Writer `kong:"-"`
 	// Started is called once, after the data is read and before the first step. It may be nil.
 	Started func() `kong:"-"`
-	// Interrupt ends the run after its current step when it is closed. The run first writes a
-	// checkpoint, unless SaveSteps is -1, and the same call resumes it. It may be nil.
+	// Interrupt ends the run after its current batch when it is closed, or after the current step if
+	// the base streams. The run first writes a checkpoint of its last step, unless SaveSteps is -1, and
+	// the same call resumes it. It may be nil.
 	Interrupt <-chan struct{} `kong:"-"`
 }
 

@@ -17,9 +17,12 @@ type Window[B any] struct {
 	// Local is the number of items in Batches, and Items the number on all ranks.
 	Local, Items int
 
-	most int // number of batches on the rank with the most
-	r    *Rank
+	least, most int // number of batches on the rank with the fewest, and with the most
+	r           *Rank
 }
+
+// Least returns the number of batches of the rank with the fewest.
+func (w *Window[B]) Least() int { return w.least }
 
 // Most returns the number of batches of the rank with the most.
 func (w *Window[B]) Most() int { return w.most }
@@ -85,10 +88,11 @@ func (w *Window[B]) count(ctx context.Context) (batches int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("train: window: %w", err)
 	}
+	w.least = len(w.Batches)
 	for _, x := range all {
 		w.Items += x[0]
 		batches += x[1]
-		w.most = max(w.most, x[1])
+		w.least, w.most = min(w.least, x[1]), max(w.most, x[1])
 	}
 	return batches, nil
 }

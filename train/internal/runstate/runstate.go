@@ -54,7 +54,21 @@ type Store struct {
 	BeforeChange func(change string) error
 
 	registered []Stateful
+	marked     *ownState // see Mark
+	rewound    bool
 }
+
+// Mark remembers the state of this rank alone: its generator and positions.
+func (s *Store) Mark() error {
+	s.rewound = false
+	own, err := s.ownState()
+	s.marked = &own
+	return err
+}
+
+// Rewind makes checkpoints contain the state that Mark has remembered, until the next Mark. The
+// caller drops the gradients since then and changes nothing else.
+func (s *Store) Rewind() { s.rewound = true }
 
 // Naming names checkpoints Dir/checkpoint_N.
 type Naming struct {

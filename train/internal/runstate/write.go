@@ -85,6 +85,9 @@ func (s *Store) writeModules(f *checkpoint.Folder, writes bool) error {
 }
 
 func (s *Store) ownState() (ownState, error) {
+	if s.rewound {
+		return *s.marked, nil
+	}
 	at := s.Rank.Position
 	own := ownState{Step: at.Step, Window: at.Window, Ended: at.Ended, Ranks: s.Rank.Comm.Size()}
 	var err error
@@ -143,7 +146,7 @@ func (s *Store) arrays(m *replicas.Module) []checkpoint.Array {
 
 // writeGradients saves this rank's gradients of an unfinished window.
 func (s *Store) writeGradients(f *checkpoint.Folder) error {
-	if s.Rank.Position.Ended || s.Rank.Position.Window == 0 {
+	if s.rewound || s.Rank.Position.Ended || s.Rank.Position.Window == 0 {
 		return nil
 	}
 	var arrays []checkpoint.Array

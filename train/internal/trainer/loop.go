@@ -17,6 +17,8 @@ type Result struct {
 	Runtime    time.Duration
 	Metrics    map[string]float64
 	BestLost   error
+	// Interrupted reports that Interrupted has ended the run.
+	Interrupted bool
 }
 
 // Train runs the loop to its end, from the state that resume restores. All ranks must call it.
@@ -34,10 +36,12 @@ func (t *Trainer[B]) Train(ctx context.Context) (Result, error) {
 	if err := t.epochs(ctx); err != nil {
 		return Result{}, err
 	}
-	if err := t.loadBest(ctx); err != nil {
-		return Result{}, err
+	if !t.interrupted {
+		if err := t.loadBest(ctx); err != nil {
+			return Result{}, err
+		}
 	}
-	r := Result{GlobalStep: t.State.GlobalStep, Loss: t.losses.Mean(), Runtime: time.Since(begin), Metrics: t.metrics, BestLost: t.bestLost}
+	r := Result{Interrupted: t.interrupted, GlobalStep: t.State.GlobalStep, Loss: t.losses.Mean(), Runtime: time.Since(begin), Metrics: t.metrics, BestLost: t.bestLost}
 	if t.State.GlobalStep == from {
 		if t.c.Log != nil {
 			t.c.Log.InfoContext(ctx, "nothing is left to do: the run has its last step", "step", from)
@@ -66,7 +70,7 @@ func (t *Trainer[B]) epochs(ctx context.Context) error {
 			return err
 		}
 		steps, err := t.epoch(ctx, epoch)
-		if err != nil {
+		if err != nil || t.leaves() {
 			return err
 		}
 		resumed := t.resumed
@@ -104,7 +108,13 @@ func (t *Trainer[B]) finished() bool { return t.Control.StopTraining || t.State.
 // epoch runs the rest of an epoch and returns its number of steps.
 func (t *Trainer[B]) epoch(ctx context.Context, epoch int) (int, error) {
 	steps := 0
+	if err := t.mark(); err != nil {
+		return steps, err
+	}
 	for r, err := range t.steps(ctx) {
+		if errors.Is(err, errInterrupted) {
+			return steps, t.abandon(ctx)
+		}
 		if err != nil {
 			return steps, err
 		}
@@ -116,6 +126,9 @@ func (t *Trainer[B]) epoch(ctx context.Context, epoch int) (int, error) {
 		if t.finished() || t.Control.StopEpoch {
 			t.Control.StopEpoch = false
 			break
+		}
+		if err := t.mark(); err != nil {
+			return steps, err
 		}
 	}
 	return steps, nil
@@ -160,6 +173,15 @@ func (t *Trainer[B]) stepDone(ctx context.Context, r *StepResult) error {
 		}
 		if err := t.trigger(ctx, Moment{Event: StepEnd, Result: r}); err != nil {
 			return err
+		}
+	}
+	if r.Synced && !t.State.Finished() {
+		stop, err := t.interrupts(ctx)
+		if err != nil {
+			return err
+		}
+		if stop {
+			t.interrupted, c.StopTraining, c.Save = true, true, v.Save >= 0
 		}
 	}
 	c.Evaluate = c.Evaluate || v.Eval > 0 && t.State.GlobalStep%v.Eval == 0

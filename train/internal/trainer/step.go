@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -85,15 +86,21 @@ func (t *Trainer[B]) trainWindow(ctx context.Context, w *rank.Window[B]) (StepRe
 		return r, err
 	}
 	t.setTraining(true)
-	begun := 0
+	begun, done := 0, 0
 	sum, err := w.Each(ctx, func(ctx context.Context, batches []B) ([]*tensor.Tensor, error) {
 		for range begun { // for the previous losses, whose gradients are complete
 			if err := t.trigger(ctx, Moment{Event: SubstepEnd}); err != nil {
 				return nil, err
 			}
 		}
+		if done > 0 && done < w.Least() { // all ranks are here
+			if stop, err := t.interrupts(ctx); stop || err != nil {
+				return nil, cmp.Or(err, errInterrupted)
+			}
+		}
 		losses, err := t.computeLosses(ctx, batches)
 		begun = len(losses)
+		done += begun
 		return losses, err
 	})
 	for i := 1; err == nil && i < begun; i++ { // the last batch ends the step

@@ -36,6 +36,7 @@ type Config[B any] struct {
 	Items          func(batch B) int
 	Tokens         func(batch B) int
 	BeforeWindow   func(ctx context.Context, batches []B) error
+	Interrupted    func(step int) bool
 	Optimizer      optim.Optimizer
 	Scheduler      optim.Scheduler
 	Train          *data.Loader[B]
@@ -150,7 +151,10 @@ type Trainer[B any] struct {
 	latest  StepResult
 	metrics map[string]float64 // of the last evaluation
 	resumed bool               // the next epoch continues that of the checkpoint
-	resized bool               // the checkpoint may be at another place in the data than this run at its step
+	// interrupted reports that Interrupted has ended the run, and abandoned that it did so in a window.
+	interrupted, abandoned bool
+
+	resized bool // the checkpoint may be at another place in the data than this run at its step
 	// bestLost says why the weights at the end are not the best ones.
 	bestLost error
 
