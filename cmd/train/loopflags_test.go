@@ -274,6 +274,19 @@ func TestADivergedRunSaysSo(t *testing.T) {
 	}
 }
 
+// TestALastStepThatDivergedWasNotNoticed: the loss of a step is that before it changes the weights.
+func TestALastStepThatDivergedWasNotNoticed(t *testing.T) {
+	dir, text := tinyModel(t), lessons(t, 2)
+	for _, flags := range [][]string{nil, {"--lora", "r=2"}, {"--plugin", "gemini", "--max-memory", "cpu=1MiB"}} {
+		var stdout, stderr bytes.Buffer
+		args := append([]string{"run", "--model", dir, "--data", text, "--output", filepath.Join(t.TempDir(), "out"), "--max-steps", "1", "--batch", "2",
+			"--lr", "3e38", "--max-grad-norm", "0", "--save-steps", "-1"}, flags...)
+		if status := run(args, &stdout, &stderr); status != 0 || !strings.Contains(stdout.String(), "the run diverged") || !strings.Contains(stderr.String(), "weights are not finite") {
+			t.Errorf("%q: got status %d, %q and %q", flags, status, stdout.String(), stderr.String())
+		}
+	}
+}
+
 func TestLoopFlagsAreChecked(t *testing.T) {
 	dir, text := tinyModel(t), lessons(t, 2)
 	folder := t.TempDir()

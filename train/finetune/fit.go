@@ -84,6 +84,7 @@ func (j *job) rank(ctx context.Context, w *train.World) error {
 	if err != nil {
 		return s.fullDisk(s.unfit(err))
 	}
+	s.checkWeights()
 	if s.acc.IsMainProcess() {
 		s.result = Result{Output: s.Output, Steps: result.GlobalStep, Seconds: result.Runtime.Seconds(), Metrics: result.Metrics,
 			Diverged: s.lost, DiskBytes: s.diskBytes()}
@@ -213,6 +214,24 @@ func (s *student) order(n int) (data.Options, error) {
 	return o, err
 }
 
+// trained returns the module whose parameters train.
+func (s *student) trained() tensor.Module {
+	if s.whole != nil {
+		return s.whole
+	}
+	return s.model
+}
+
+// checkWeights finds a divergence in the last step, which has no later loss to show it.
+func (s *student) checkWeights() {
+	if finite(optim.WeightNorm(train.Params(s.trained()), 2)) {
+		return
+	}
+	if s.lost = true; !s.diverged && s.acc.IsMainProcess() {
+		s.log.Warn("weights are not finite after the last step: use a lower --lr or a lower --max-grad-norm")
+	}
+}
+
 // watch logs a warning the first time that the loss is not finite.
 func (s *student) watch(_ context.Context, m *train.Moment) error {
 	s.lost = !finite(m.Result.Loss)
@@ -240,10 +259,7 @@ func (s *student) optimizer() (optim.Optimizer, error) {
 	if err != nil {
 		return nil, misuse(err)
 	}
-	var module tensor.Module = s.model
-	if s.whole != nil {
-		module = s.whole
-	}
+	module := s.trained()
 	s.warnDisk(s.checkpointBytes(module, opt))
 	var decayed, others, ends []optim.Param
 	decays := decayOf(s.model.Meta().Root)

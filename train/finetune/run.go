@@ -57,7 +57,8 @@ type Result struct {
 	// BestLost, with LoadBest, says that the best checkpoint could not be read, why, and which weights
 	// were written instead. It is empty if they are the best ones.
 	BestLost string `json:"best_lost,omitempty"`
-	// Diverged reports that the loss of the last step was not finite, so the weights are unusable.
+	// Diverged reports that the loss of the last step or a weight after it is not finite, so that the
+	// weights are unusable.
 	Diverged bool `json:"diverged,omitempty"`
 	Stopped  bool `json:"stopped"` // by Options.Interrupt
 	// DiskBytes is the number of bytes that this process read of weights, gradients and optimizer
