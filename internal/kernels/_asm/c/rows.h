@@ -4,7 +4,15 @@
 
 // 256 columns of a token: signed codes, eight scales, eight sums of codes times their scale, and 16 sums of
 // codes as 16-bit words.
-enum { SCALES = 256, SUMS = 288, SUMS16 = 320, STEP = 352, AHEAD = DISTANCE(1024) };
+enum { SCALES = 256, SUMS = 288, SUMS16 = 320, STEP = 352 };
+
+// AHEAD is the distance of the prefetch from a block of R rows: the same block of the next ones, as the hardware
+// prefetcher begins anew with each row. With AVX2 there are too few registers, and it is one in the row.
+#ifdef __AVX512VNNI__
+#define AHEAD times(ws, R)
+#else
+#define AHEAD DISTANCE(1024)
+#endif
 
 // dot returns the products of codes, four to a lane. Signs of codes are moved to x. No sum of two products leaves 16
 // bits.
