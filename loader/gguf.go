@@ -288,10 +288,16 @@ func (c *Checkpoint) addExtras(extras []folder.Extra) error {
 		for _, x := range e.Values {
 			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x))
 		}
+		for _, n := range e.Integers {
+			data = binary.LittleEndian.AppendUint64(data, uint64(n))
+		}
 	}
 	f, at := memoryFile("", c.files[0].label(), data), int64(0)
 	for _, e := range extras {
 		t := Tensor{Name: e.Name, Shape: e.Shape, DType: meta.Float32, File: f, Offset: at, Size: 4 * int64(len(e.Values))}
+		if e.Integers != nil {
+			t.DType, t.Size = meta.Int64, 8*int64(len(e.Integers))
+		}
 		if err := c.addTensor(t); err != nil {
 			return err
 		}

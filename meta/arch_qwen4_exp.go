@@ -199,12 +199,21 @@ func (d *qwen4) layer(b *Builder, i int) {
 		indexer.Layer = d.attentions + 1
 		a := d.gatedAttention(b, d.bias, AttentionSpec{Layer: d.attentions, Blocks: &indexer})
 		x := a.Child("indexer", d.class+"QSAIndexer")
-		x.Linear("index_qk_proj", d.hidden, (indexer.Heads+1)*indexer.HeadDim, false)
+		d.indexProjection(x, &indexer)
 		d.norm(x, "q_layernorm", indexer.HeadDim)
 		d.norm(x, "k_layernorm", indexer.HeadDim)
 		d.attentions += 2
 	}
 	b.Runs(KindBlock, &block)
+}
+
+// indexProjection adds the projection of an indexer's queries and key, which GGUF files have apart.
+func (d *qwen4) indexProjection(x *Builder, indexer *BlockIndexerSpec) {
+	queries, out := indexer.Heads*indexer.HeadDim, (indexer.Heads+1)*indexer.HeadDim
+	p := x.Child("index_qk_proj", "Linear").Runs(KindLinear, &LinearSpec{In: d.hidden, Out: out})
+	p.ParamFrom("weight", []int{out, d.hidden}, []TensorSource{{Tensor: p.path + ".weight"}}, []TensorSource{
+		{Tensor: x.path + ".index_q_proj.weight", Into: RowRange{0, queries}}, {Tensor: x.path + ".index_k_proj.weight", Into: RowRange{queries, out}},
+	})
 }
 
 // streamNorm adds a norm of each stream.

@@ -106,6 +106,28 @@ def signs(name, p):
         p.copy_(torch.where(p < 0, -0.25, 0.25))
 
 
+QWEN4 = dict(NO_INNER, **DELTA, **SHARED, model_type="qwen4_exp_text", hc_count=2, hc_lowrank=8, indexer_n_heads=7, indexer_kv_heads=1, indexer_head_dim=16,
+             indexer_compress_ratio=2, indexer_budget=8, ple_layer_ids=[2], ple_embed_dim=32, ple_conv_kernel_size=3, ngram_size=3, heads_per_ngram=2, ngram_vocab_size_base=20,
+             make_ngram_vocab_size_divisible_by=8, split_ngram_parts=3, seed=5, norm_topk_prob=True)
+QWEN4["layer_types"] = ["linear_attention", "linear_attention", "indexed_attention", "linear_attention"]
+QWEN4_FILE = dict(layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"], rope_theta=10000.0)
+
+
+def as_qwen4(folder):
+    """Gives the tables of n-grams the parts that published files have."""
+    file = folder / "model.safetensors"
+    tensors = {}
+    for name, t in load_file(file).items():
+        if name.endswith("ngram_embedding.weight"):
+            parts = QWEN4["split_ngram_parts"]
+            rows = (t.shape[0] + parts - 1) // parts
+            tensors.update({name.replace(".weight", f".shard_{i}.weight"): t[i * rows : (i + 1) * rows].contiguous() for i in range(parts)})
+        else:
+            tensors[name] = t
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+
 MODELS = {
     "bamba": (dict(BASE, **MIXER, model_type="bamba", num_hidden_layers=3, mamba_expand=2, attn_layer_indices=[1]),
               dict(config=dict(attn_layer_indices=[1], num_key_value_heads=2), raw=True, adapter=["q_proj", "k_proj", "o_proj", "out_proj"])),
@@ -342,6 +364,9 @@ MODELS |= {
                  dict(config=dict(architectures=["Mistral3ForConditionalGeneration"]))),
     "bailingmoe3": (dict(LING), dict(config=dict(no_kda_lora=True, gated_attention_proj_granularity_type="head_wise", architectures=["BailingMoeV3ForCausalLM"], num_experts=4, num_shared_experts=1, moe_shared_expert_intermediate_size=16, rope_theta=10000.0, score_function="sigmoid", norm_topk_prob=True, n_group=1, topk_group=1, num_experts_per_tok=2),
                                      raw=True)),
+    "qwen4exp": (QWEN4, dict(config=QWEN4_FILE, published=as_qwen4, raw=True)),
+    "qwen4exp-even": (dict(QWEN4, linear_num_value_heads=2, ple_layer_ids=[], num_hidden_layers=2, layer_types=["linear_attention", "indexed_attention"],
+                           attention_bias=True, tie_word_embeddings=True), dict(config=dict(QWEN4_FILE, layer_types=["linear_attention", "full_attention"]), published=as_qwen4, raw=True)),
     "dbrx": (dict(model_type="dbrx", vocab_size=BASE["vocab_size"], d_model=HIDDEN, n_heads=4, n_layers=2, max_seq_len=128, attn_config=dict(clip_qkv=2.0, kv_n_heads=2, rope_theta=10000.0),
                   ffn_config=dict(ffn_hidden_size=16, moe_num_experts=4, moe_top_k=2)), dict(raw=True)),
     "granite-swa": (dict(BASE, model_type="granite_swa", num_hidden_layers=4, sliding_window=8, embedding_multiplier=6.0, logits_scaling=2.0, residual_multiplier=0.5,

@@ -100,7 +100,7 @@ class Choices:
         self.margin, self.topk = 1e9, torch.Tensor.topk
 
         def watched(scores, k, *args, **kwargs):
-            if scores.dim() == 3 and scores.shape[-1] > k:
+            if scores.dim() in (1, 3) and scores.shape[-1] > k:
                 best = self.topk(scores, k + 1).values
                 gap = (best[..., k - 1] - best[..., k])[best[..., k] > -1e30]
                 self.margin = min([self.margin, *gap.flatten().tolist()])

@@ -123,6 +123,7 @@ var architectures = []architecture{
 	{name: "qwen3next", modelType: "qwen3_next", names: qwen3NextNames, conventions: meta.Conventions{WholeNorms: true, DecayRates: true}, config: qwen3NextConfig},
 	{name: "qwen3vl", modelType: "qwen3", names: llamaNames},
 	{name: "qwen3vlmoe", modelType: "qwen3_moe", names: llamaNames.with(expertNames), config: qwen3MoEConfig},
+	{name: "qwen4exp", modelType: "qwen4_exp_text", names: qwen4Names, conventions: tiledDelta, config: qwen4Config, extras: qwen4Hashes, own: qwen4Tables},
 	{name: "seed_oss", modelType: "seed_oss", names: llamaNames.with(postNormNames), config: seedConfig},
 	{name: "smollm3", modelType: "smollm3", names: llamaNames, conventions: pairs, config: llamaConfig},
 	{name: "stablelm", modelType: "stablelm", names: llamaNames, config: stableLMConfig},

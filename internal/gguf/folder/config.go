@@ -19,9 +19,10 @@ type architecture struct {
 	when        func(*keys) bool // whether the row is meant; nil: always
 	names       names
 	conventions meta.Conventions
-	config      func(*keys, object) // adds the architecture's own fields; may be nil
-	extras      func(*keys) []Extra // weights that are metadata; may be nil
-	lists       listing             // what lists of numbers by layer may be
+	config      func(*keys, object)           // adds the architecture's own fields; may be nil
+	extras      func(*keys) []Extra           // weights that are metadata; may be nil
+	own         func(*keys) map[string]string // whole names of tensors that the metadata decides; may be nil
+	lists       listing                       // what lists of numbers by layer may be
 }
 
 // A listing says what a list of numbers, one for each layer, may be where one number is wanted.

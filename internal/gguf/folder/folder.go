@@ -27,7 +27,8 @@ type Folder struct {
 
 	arch   *architecture
 	layers int64
-	stack  int64 // number of layers of each stack, if the names have several
+	own    map[string]string // whole names that the metadata decides
+	stack  int64             // number of layers of each stack, if the names have several
 	config []byte
 	from   Source
 
@@ -40,6 +41,8 @@ type Extra struct {
 	Name   string // in the folder
 	Shape  []int
 	Values []float32
+	// Integers, if not nil, are the values instead.
+	Integers []int64
 }
 
 // A Source gives what [Open] needs of the tensors.
@@ -85,6 +88,9 @@ func Open(m gguf.Metadata, from Source) (*Folder, error) {
 	f.Conventions.OutputsFirst = true
 	if len(arch.names.stacks) > 0 {
 		f.stack = k.size(stackKey)
+	}
+	if arch.own != nil {
+		f.own = arch.own(k)
 	}
 	if arch.extras != nil {
 		f.Extras = arch.extras(k)

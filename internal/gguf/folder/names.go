@@ -96,6 +96,9 @@ func (f *Folder) Tensor(name string) (n Name, ok bool) {
 	if parts := f.split(name, base, ending); parts != nil {
 		return Name{Parts: parts}, true
 	}
+	if to, ok := f.own[name]; ok {
+		return Name{Name: to}, true
+	}
 	table := &f.arch.names
 	if to, ok := table.whole[name]; ok {
 		return Name{Name: to}, true
