@@ -21,14 +21,16 @@ import (
 // openWeights opens the weight store. If it cannot store converted weights of the disk tier, it
 // opens one that converts them in each pass.
 func (m *Model) openWeights(binding *loader.Binding, devices devicemap.Map, o residency.Options) (err error) {
-	if _, bytes := m.settings.ConvertedOnDisk(m.skeleton, &m.plan); bytes > 0 && m.settings.ConvertsAgain(&m.plan) {
-		o.NoSidecar = placement.ErrNoFolder
+	if _, bytes := m.settings.ConvertedOnDisk(m.skeleton, &m.plan); bytes > 0 {
+		if o.NoSidecar = m.settings.ConvertsAgain(&m.plan); o.NoSidecar != nil {
+			o.SidecarDir = ""
+		}
 	}
 	m.weights, err = residency.New(m.skeleton.Root, units(m.program), binding, devices, o)
 	var noSidecar *residency.SidecarError
 	alone := m.settings
 	alone.CacheDir = ""
-	if errors.As(err, &noSidecar) && alone.ConvertsAgain(&m.plan) {
+	if errors.As(err, &noSidecar) && alone.ConvertsAgain(&m.plan) != nil {
 		o.NoSidecar, o.SidecarDir = noSidecar, ""
 		slog.Warn("weights that do not stay in memory are converted again in each pass, which is several times slower than reading converted ones", "reason", noSidecar)
 		m.plan.Warnings = slices.Clone(m.plan.Warnings)

@@ -228,9 +228,9 @@ func (o Options) planned(d *placement.Placement) Options {
 	return o
 }
 
-// KnownCoding returns o with the findings of earlier starts in CacheDir: the matrices that coding
-// does not make smaller. Plans count these matrices as stored, and also weights on the disk if
-// their coded file cannot be written. KnownCoding reads no weight. Without a checkpoint it
+// KnownCoding returns o with what it finds in CacheDir: from earlier starts the matrices that coding
+// does not make smaller, and whether there is room for a file of coded or converted weights. Plans
+// count weights on the disk as stored if that file cannot be written. KnownCoding reads no weight. Without a checkpoint it
 // returns o unchanged.
 func (o Options) KnownCoding(skeleton *meta.Model, checkpoint *loader.Checkpoint) Options {
 	s := o.settings()

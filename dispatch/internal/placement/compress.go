@@ -69,11 +69,15 @@ func (o *Settings) LoadedBytes(skeleton *meta.Model) map[*meta.Param]int64 {
 	return skeleton.Root.LoadedBytes(o.Quantize, true)
 }
 
-// Find returns o with the findings of earlier starts in CacheDir: the matrices that coding does not
-// make smaller. It reads no weight. Without a checkpoint it only prepares the measurement of coded
-// weights.
+// Find returns o with what it finds in CacheDir: whether converted or coded weights can be kept there,
+// and from earlier starts the matrices that coding does not make smaller. It reads no weight. Without
+// a checkpoint it only prepares the measurement of coded weights.
 func (o Settings) Find(skeleton *meta.Model, checkpoint *loader.Checkpoint) Settings {
-	if o.Compress == CompressNone || o.Quantize != meta.QuantNone {
+	if o.Quantize != meta.QuantNone {
+		o.findRoom(checkpoint, o.Quantize, func() map[*meta.Param]int64 { return o.LoadedBytes(skeleton) })
+		return o
+	}
+	if o.Compress == CompressNone {
 		return o
 	}
 	if o.Compress == CompressAuto {
@@ -82,13 +86,7 @@ func (o Settings) Find(skeleton *meta.Model, checkpoint *loader.Checkpoint) Sett
 	if checkpoint == nil {
 		return o
 	}
-	o.canKeep = sync.OnceValue(func() error {
-		var bytes int64
-		for _, n := range o.mayBeCoded(skeleton) {
-			bytes += n
-		}
-		return residency.CanKeep(o.CacheDir, checkpoint, meta.QuantCoded, bytes)
-	})
+	o.findRoom(checkpoint, meta.QuantCoded, func() map[*meta.Param]int64 { return o.mayBeCoded(skeleton) })
 	sizes, found := residency.KnownSizes(o.CacheDir, checkpoint, cpu.NewCoder(1))
 	if !found {
 		return o
@@ -101,6 +99,21 @@ func (o Settings) Find(skeleton *meta.Model, checkpoint *loader.Checkpoint) Sett
 		}
 	}
 	return o
+}
+
+// findRoom prepares the check whether CacheDir can keep weights in a format, if there are files.
+func (o *Settings) findRoom(checkpoint *loader.Checkpoint, format meta.QuantFormat, sizes func() map[*meta.Param]int64) {
+	if checkpoint == nil || o.CacheDir == "" {
+		return
+	}
+	folder := o.CacheDir
+	o.canKeep = sync.OnceValue(func() error {
+		var bytes int64
+		for _, n := range sizes() {
+			bytes += n
+		}
+		return residency.CanKeep(folder, checkpoint, format, bytes)
+	})
 }
 
 // codedBytes returns the sizes of parameters that are coded. In a stack of experts, some experts

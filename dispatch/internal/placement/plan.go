@@ -37,6 +37,11 @@ func (p *Planner) planAs(o Settings) (Placement, error) {
 		return base, err
 	}
 	out := a.tighten(a.chooseBatch(base, o), o)
+	if o.conversion == 0 {
+		if o.conversion = a.roomToConvert(&out.Plan, &o); o.conversion > 0 {
+			return p.planAs(o)
+		}
+	}
 	return out, out.finish(skeleton)
 }
 
@@ -53,8 +58,13 @@ func (d *Placement) finish(skeleton *meta.Model) error {
 	if err := checkQuantize(skeleton, plan, o); err != nil {
 		return err
 	}
-	if o.ConvertsAgain(plan) {
-		o.CountAgain(skeleton, plan, ErrNoFolder)
+	if why := o.ConvertsAgain(plan); why != nil {
+		o.CountAgain(skeleton, plan, why)
+	}
+	for i := range plan.Devices {
+		if d := &plan.Devices[i]; d.Device == devicemap.CPU {
+			d.ActivationBytes, d.WeightsBytes = d.ActivationBytes-o.conversion, d.WeightsBytes+o.conversion
+		}
 	}
 	host := plan.Device(devicemap.CPU)
 	o.StagingBytes, o.RequestBytes = host.StagingBytes, host.RequestBytes
@@ -97,7 +107,7 @@ func (p *placer) place(o Settings) (Placement, error) {
 		if o.Serving || b.Limit >= runtimeFrom {
 			b.Runtime = p.runtimeBytes()
 		}
-		b.Activations, b.KV = o.activationBytes(p.skeleton, p.program, o.LimitsOf(o.plannedTokens()))+p.adapters, kv.sequence
+		b.Activations, b.KV = o.activationBytes(p.skeleton, p.program, o.LimitsOf(o.plannedTokens()))+p.adapters+o.conversion, kv.sequence
 	}
 	policy := o.DeviceMap
 	policy.SequenceKV = kv.sequence

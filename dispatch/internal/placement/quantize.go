@@ -28,7 +28,7 @@ func checkQuantize(skeleton *meta.Model, plan *devicemap.Plan, o *Settings) erro
 				continue
 			}
 			device, ok := plan.Map.Device(path)
-			if streams := device == devicemap.Disk && (o.CacheDir != "" || o.ConvertsAgain(plan)); !ok || device != devicemap.CPU && !streams && (o.Coded || !gpus.Is(device)) {
+			if streams := device == devicemap.Disk && (o.CacheDir != "" || o.ConvertsAgain(plan) != nil); !ok || device != devicemap.CPU && !streams && (o.Coded || !gpus.Is(device)) {
 				return &ConversionError{Format: o.LoadedAs(), Path: path, Device: device, Bytes: all}
 			}
 		}

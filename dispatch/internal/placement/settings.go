@@ -63,7 +63,7 @@ type Settings struct {
 // Findings are what earlier starts have found out about a checkpoint; see [Settings.Find].
 type Findings struct {
 	CodedSizes map[*meta.Param]int64 // of matrices; nil if no start has recorded them
-	canKeep    func() error          // why coded weights on the disk cannot be kept; nil if that is unknown
+	canKeep    func() error          // why coded or converted weights on the disk cannot be kept; nil if that is unknown
 	keptCodes  bool                  // an earlier start has coded the weights in a file
 	CodedSpeed func() float64        // returns the speedup of coded weights in memory, 0 if unknown; nil: do not ask
 }
@@ -89,6 +89,9 @@ type Choices struct {
 	// leastScratch makes operations take the minimum of memory. It is set for limits below the
 	// minimum of faster operations.
 	leastScratch bool
+	// conversion is the memory for the weights of one unit that are converted in each pass. Budgets
+	// count it as activations, and the finished plan as weights.
+	conversion int64
 }
 
 // An Adapter is an adapter in PEFT's files.

@@ -64,6 +64,34 @@ func TestConvertedWeightsWithoutAFolder(t *testing.T) {
 	}
 }
 
+// TestALimitAboveTheMinimumWasTooSmallToConvert: plans did not count the memory in which a pass converts a unit, so that
+// models did not open at some limits above their minimum, and exceeded it below.
+func TestALimitAboveTheMinimumWasTooSmallToConvert(t *testing.T) {
+	ids, prompt := dispatchtest.LawIDs()
+	s := dispatchtest.Shape{Hidden: 384, Inner: 512, Heads: 6, KV: 2, Dim: 64, Vocab: 4099, Layers: 4, DType: meta.BFloat16, Shift: 3}
+	dir := s.Folder(t, rand.New(rand.NewPCG(9, 9)))
+	for name, folder := range map[string]string{"no folder": "", "a full folder": testenv.SmallDisk(t, 64<<10)} {
+		o := dispatch.Options{Quantize: meta.QuantQ8, Threads: 2, MaxSequences: 4, MaxMemory: limitOf(1 << 40), CacheDir: t.TempDir()}
+		whole := dispatchtest.OpenModel(t, dir, o)
+		want := dispatchtest.ForcedLogits(t, whole, ids, prompt, 7)
+		whole.Close()
+		o.CacheDir, o.MaxMemory = folder, limitOf(1)
+		least := dispatchtest.OpenModel(t, dir, o)
+		minimum := least.Plan().Least
+		convertsAgain(t, least, want, true)
+		least.Close()
+		for _, more := range []int64{0, 64 << 10, 512 << 10, 2 << 20} {
+			o.MaxMemory = limitOf(minimum + more)
+			m := dispatchtest.OpenModel(t, dir, o)
+			if host := m.Plan().Device(devicemap.CPU); host.Used() > minimum+more || m.Plan().BelowLeast {
+				t.Errorf("%s: the plan takes %d bytes of %d, which is %d more than the minimum", name, host.Used(), minimum+more, more)
+			}
+			convertsAgain(t, m, want, true)
+			m.Close()
+		}
+	}
+}
+
 // convertsAgain compares answers of m with want, cold, loaded and under other limits. It checks that m keeps to its plan,
 // which warns.
 func convertsAgain(t *testing.T, m *dispatch.Model, want [][]float32, warns bool) {
