@@ -12,6 +12,10 @@ import (
 // accept.
 const directAlign = 4096
 
+// DirectRead and DirectWrite read or write a range of a file past the page cache, as pread and pwrite
+// do. A test that wants a disk that fails replaces them before it opens files.
+var DirectRead, DirectWrite = readDirect, writeDirect
+
 // A DirectFile reads ranges of a file from the device into aligned buffers, without the page cache. If
 // the file system does not support that, it reads through the cache and evicts the pages.
 //
@@ -22,7 +26,7 @@ type DirectFile struct {
 	direct   *os.File // nil if opening it failed
 	buffered *os.File
 	refused  atomic.Bool                                          // direct reads are not supported
-	read     func(f *os.File, buf []byte, off int64) (int, error) // readDirect, except in tests
+	read     func(f *os.File, buf []byte, off int64) (int, error) // DirectRead, except in tests of this package
 }
 
 // OpenDirect opens the regular file at path. The error is an *fs.PathError.
@@ -39,7 +43,7 @@ func OpenDirect(path string) (*DirectFile, error) {
 		buffered.Close()
 		return nil, err
 	}
-	f := &DirectFile{path: path, size: info.Size(), buffered: buffered, read: readDirect}
+	f := &DirectFile{path: path, size: info.Size(), buffered: buffered, read: DirectRead}
 	if f.direct, err = openDirect(path); err != nil {
 		f.direct = nil
 		f.refused.Store(true)

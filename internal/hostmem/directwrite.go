@@ -13,7 +13,7 @@ func OpenDirectWrite(path string) (*DirectFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &DirectFile{path: path, buffered: buffered, read: readDirect}
+	f := &DirectFile{path: path, buffered: buffered, read: DirectRead}
 	if f.direct, err = openDirectWrite(path); err != nil {
 		f.direct = nil
 		f.refused.Store(true)
@@ -36,7 +36,7 @@ func (f *DirectFile) WriteAt(buf []byte, off int64) error {
 	}
 	done := 0
 	for done < len(buf) && !f.refused.Load() {
-		n, err := writeDirect(f.direct, buf[done:], off+int64(done))
+		n, err := DirectWrite(f.direct, buf[done:], off+int64(done))
 		if err != nil && refusesDirect(err) {
 			f.refused.Store(true)
 			break
