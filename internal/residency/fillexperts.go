@@ -12,10 +12,6 @@ import (
 // tens of milliseconds.
 const primed = 1 << 19
 
-// mostPrepared is the number of experts up to which their loads are created before they are
-// requested, so that tokens allocate nothing. A load takes one to two KiB.
-const mostPrepared = 1 << 12
-
 // ExpectExperts sets the experts that an earlier process requested. Warm reads the most likely
 // ones ahead. It ignores a trace of a model with other layers. Call it before Warm and before the
 // first pass.
@@ -52,11 +48,9 @@ func (s *Store) fillExperts(ctx context.Context) {
 	})
 }
 
-// prepareExperts creates the loads of all experts of the disk tier, unless there are many.
+// prepareExperts creates the loads of all experts of the disk tier before tokens request them, so that
+// tokens allocate nothing. A load takes about 1.5 KiB, which plans count.
 func (s *Store) prepareExperts(ctx context.Context) {
-	if s.expertLoads() > mostPrepared {
-		return
-	}
 	for _, st := range s.stackOrder {
 		for e := range st.experts {
 			if st.experts[e].device == devicemap.Disk && ctx.Err() == nil {

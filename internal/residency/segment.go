@@ -2,6 +2,7 @@ package residency
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,13 +80,7 @@ func (s *Store) find(g *segment) {
 	}
 	switch {
 	case g.stack != nil:
-		for _, p := range g.stack.params {
-			g.firstPiece = append(g.firstPiece, len(g.pieces))
-			for _, piece := range s.expertPieces(p, g.expert) {
-				g.pieces, g.converted = append(g.pieces, piece), append(g.converted, s.converts(p))
-			}
-		}
-		g.firstPiece = append(g.firstPiece, len(g.pieces))
+		s.findExpert(g)
 	case g.pieces == nil:
 		for _, part := range s.binding.Tensors(g.param) {
 			g.pieces, g.converted = append(g.pieces, stored.New(part)), append(g.converted, g.convert)
@@ -95,6 +90,23 @@ func (s *Store) find(g *segment) {
 	}
 	g.parts = partsOf(g.pieces)
 	g.found.Store(true)
+}
+
+// findExpert is find for an expert. A model may have tens of thousands, so it allocates exactly.
+func (s *Store) findExpert(g *segment) {
+	params := g.stack.params
+	g.firstPiece = make([]int, len(params)+1)
+	lists := make([][]stored.Piece, len(params))
+	for i, p := range params {
+		lists[i] = s.expertPieces(p, g.expert)
+		g.firstPiece[i+1] = g.firstPiece[i] + len(lists[i])
+	}
+	g.pieces, g.converted = slices.Concat(lists...), make([]bool, g.firstPiece[len(params)])
+	for i, p := range params {
+		for k := g.firstPiece[i]; k < g.firstPiece[i+1]; k++ {
+			g.converted[k] = s.converts(p)
+		}
+	}
 }
 
 // converts reports whether some of g is converted in memory.

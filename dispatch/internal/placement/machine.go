@@ -17,7 +17,8 @@ const RuntimeBytes = 64 << 20
 const (
 	tokenBytes  = 256       // per token of the tokenizer
 	matrixBytes = 512       // per parameter, or per expert of a stack, for its description and state
-	mostRuntime = 128 << 20 // RuntimeBytes included
+	mostRuntime = 128 << 20 // RuntimeBytes included, expertBytes excluded
+	expertBytes = 1536      // per expert, for reading it from the disk; see residency
 )
 
 // runtimeFrom is the smallest limit of the cpu that includes the runtime. With [Settings].Serving
@@ -30,19 +31,23 @@ func (p *Planner) runtimeBytes() int64 {
 	if p.runtime > 0 {
 		return p.runtime
 	}
-	matrices := 0
-	for _, param := range p.skeleton.Root.AllParams() {
-		if s := param.Shape; len(s) == 3 && s[1] > 1 { // stacked experts, not a convolution
-			matrices += s[0]
-		} else {
-			matrices++
+	matrices, experts := 0, 0
+	for _, node := range p.skeleton.Root.Walk() {
+		stacked := 0
+		for _, param := range node.Params {
+			if s := param.Shape; len(s) == 3 && s[1] > 1 { // stacked experts, not a convolution
+				matrices, stacked = matrices+s[0], s[0]
+			} else {
+				matrices++
+			}
 		}
+		experts += stacked
 	}
 	vocabulary := 0
 	if program, err := p.compiled(); err == nil { // else the plan says why not
 		vocabulary = program.Vocab()
 	}
-	p.runtime = min(RuntimeBytes+int64(vocabulary)*tokenBytes+int64(matrices)*matrixBytes, mostRuntime)
+	p.runtime = min(RuntimeBytes+int64(vocabulary)*tokenBytes+int64(matrices)*matrixBytes, mostRuntime) + int64(experts)*expertBytes
 	return p.runtime
 }
 
