@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -77,12 +78,19 @@ type faults struct {
 // A span is a time during which requests may fail.
 type span struct{ begin, end time.Time }
 
-// excuses reports whether a request that ran from begin until now may have failed.
-func (f *faults) excuses(begin time.Time) bool {
+// retried is how long a server answers with the error of a model that it could not load.
+const retried = 5500 * time.Millisecond
+
+// excuses reports whether a request that ran from begin until now may have failed with err.
+func (f *faults) excuses(begin time.Time, err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	grace := time.Duration(0)
+	if strings.Contains(err.Error(), "cannot be loaded") {
+		grace = retried
+	}
 	for _, s := range f.excused {
-		if s.end.IsZero() || begin.Before(s.end) {
+		if s.end.IsZero() || begin.Before(s.end.Add(grace)) {
 			return true
 		}
 	}

@@ -98,7 +98,11 @@ func soakRound(t *testing.T, seed uint64, total tally) {
 	counts := soakClients(ctx, t, p, questions, f, seed)
 	side.Wait()
 	for _, q := range questions { // the disk is well again
-		if a := q.put(p.url, 0); !t.Failed() {
+		if !t.Failed() {
+			a := q.put(p.url, 0)
+			for end := time.Now().Add(retried); a.status == http.StatusServiceUnavailable && time.Now().Before(end); a = q.put(p.url, 0) {
+				time.Sleep(100 * time.Millisecond)
+			}
 			q.check(t, a, "after all faults")
 		}
 	}
@@ -230,9 +234,9 @@ func soakClients(ctx context.Context, t *testing.T, p *process, questions []*que
 				switch {
 				case errors.Is(a.err, errCancelled):
 					kind = "cancelled"
-				case a.err != nil && a.status >= 500 && f.excuses(begin):
+				case a.err != nil && a.status >= 500 && f.excuses(begin, a.err):
 					kind = "failed"
-				case a.err != nil && a.status == 0 && q.stream && f.excuses(begin) && strings.Contains(a.err.Error(), "error in an answer"):
+				case a.err != nil && a.status == 0 && q.stream && f.excuses(begin, a.err) && strings.Contains(a.err.Error(), "error in an answer"):
 					kind = "failed"
 				default:
 					q.check(t, a, fmt.Sprint("client ", i))
