@@ -5,8 +5,8 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"io/fs"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
