@@ -29,7 +29,9 @@ func dots3Note(f *fields, b *Builder) {
 		a, mla := part.latentAttention(b, i)
 		s := a.node.Spec.(*AttentionSpec)
 		mla.KRopeNorm, s.Gate, s.GateByHead = "k_rope_only_layernorm", "g_proj", true
-		mla.QueryScale, mla.KVScale = part.latentScale(part.qRank), part.latentScale(part.kvRank)
+		if !b.tree.conventions().ScaledLatent {
+			mla.QueryScale, mla.KVScale = part.latentScale(part.qRank), part.latentScale(part.kvRank)
+		}
 		part.latentNorm(a, "k_rope_only_layernorm", part.headDim)
 		a.Linear("g_proj", d.hidden, part.heads, false)
 		if n.sliding[i] {

@@ -44,6 +44,8 @@ type Conventions struct {
 	// SplitDelta: delta nets store queries, keys and values as one tensor and output gates as
 	// another, where transformers groups all four by key head.
 	SplitDelta bool
+	// ScaledLatent: norms of the compressions of latent attention include the factor after them.
+	ScaledLatent bool
 	// Scaled: multipliers of activations are folded into the weights, so adapters made for
 	// transformers do not fit.
 	Scaled bool

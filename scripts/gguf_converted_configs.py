@@ -112,6 +112,14 @@ QWEN4 = dict(NO_INNER, **DELTA, **SHARED, model_type="qwen4_exp_text", hc_count=
 QWEN4["layer_types"] = ["linear_attention", "linear_attention", "indexed_attention", "linear_attention"]
 QWEN4_FILE = dict(layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"], rope_theta=10000.0)
 
+DOTS3 = dict(BASE, **dict(MLA, **DEEP, **INDEXER), model_type="dots3_note_text", num_hidden_layers=4, rms_norm_eps=1e-5, shared_experts_intermediate_size=16, sliding_window=8,
+             swa_num_attention_heads=2, swa_num_key_value_heads=2, swa_q_lora_rank=16, swa_kv_lora_rank=24, swa_qk_nope_head_dim=16, swa_qk_rope_head_dim=8, swa_head_dim=24, swa_v_head_dim=12,
+             rope_theta=50000.0, swa_rope_theta=1000.0, layer_types=["indexed_attention", "sliding_attention", "sliding_attention", "indexed_attention"],
+             mlp_layer_types=["dense", "sparse", "sparse", "sparse"])
+DOTS3_FILE = dict({k: DOTS3[k] for k in DOTS3 if k.startswith("swa_")}, architectures=["Dots3NoteForCausalLM"], apply_mla_qkv_lora_rescale=True, scoring_func="sigmoid", sliding_window_size=8,
+                  first_k_dense_replace=1, moe_shared_expert_intermediate_size=16, num_key_value_heads=4, rope_theta=50000.0,
+                  layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"])
+
 
 def as_qwen4(folder):
     """Gives the tables of n-grams the parts that published files have."""
@@ -364,6 +372,7 @@ MODELS |= {
                  dict(config=dict(architectures=["Mistral3ForConditionalGeneration"]))),
     "bailingmoe3": (dict(LING), dict(config=dict(no_kda_lora=True, gated_attention_proj_granularity_type="head_wise", architectures=["BailingMoeV3ForCausalLM"], num_experts=4, num_shared_experts=1, moe_shared_expert_intermediate_size=16, rope_theta=10000.0, score_function="sigmoid", norm_topk_prob=True, n_group=1, topk_group=1, num_experts_per_tok=2),
                                      raw=True)),
+    "dots3note": (DOTS3, dict(config=DOTS3_FILE, without=["rope_parameters", "per_layer_config"], raw=True)),
     "qwen4exp": (QWEN4, dict(config=QWEN4_FILE, published=as_qwen4, raw=True)),
     "qwen4exp-even": (dict(QWEN4, linear_num_value_heads=2, ple_layer_ids=[], num_hidden_layers=2, layer_types=["linear_attention", "indexed_attention"],
                            attention_bias=True, tie_word_embeddings=True), dict(config=dict(QWEN4_FILE, layer_types=["linear_attention", "full_attention"]), published=as_qwen4, raw=True)),

@@ -39,6 +39,7 @@ var architectures = []architecture{
 	{name: "deepseek32", modelType: "deepseek_v32", names: llamaNames.with(expertNames).with(deepseekNames), conventions: splitLatent, config: sparseConfig},
 	{name: "deepseek4", modelType: "deepseek_v4", names: deepseek4Names, config: deepseek4Config},
 	{name: "dots1", modelType: "dots1", names: llamaNames.with(expertNames).with(deepseekNames), config: dotsConfig},
+	{name: "dots3note", modelType: "dots3_note_text", names: dots3Names, conventions: meta.Conventions{SplitLatent: true, ScaledLatent: true}, config: dots3Config, lists: uneven},
 	{name: "ernie4_5", modelType: "ernie4_5", names: llamaNames, config: ernieConfig},
 	{name: "ernie4_5-moe", modelType: "ernie4_5_moe", names: llamaNames.with(expertNames).with(deepseekNames).with(ernieMoENames), config: ernieMoEConfig},
 	{name: "exaone", modelType: "llama", names: llamaNames, config: llamaConfig},
