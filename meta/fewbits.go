@@ -20,17 +20,25 @@ var (
 	thirds     = func(q *Quant, rows, columns int) (int, int) { return ceil(rows, q.Rows), columns / 32 * 3 }
 )
 
-// The numbers that add 1 to each 2-bit integer of a word, and to each 3-bit integer of three words.
+// The numbers that add 1 to each integer of a word, and to each 3-bit integer of three words. Like GPTQModel, Heft
+// adds them to whole words: a zero of 0, which the first version stores as -1, has borrowed from the integers after it.
 var (
 	ones2 = [3]uint32{0x55555555, 0x55555555, 0x55555555}
 	ones3 = [3]uint32{0x49249249, 0x92492492, 0x24924924}
+	ones4 = [3]uint32{0x11111111, 0x11111111, 0x11111111}
+	ones8 = [3]uint32{0x01010101, 0x01010101, 0x01010101}
 )
 
-func (q *quantised) zeroWords2() [3]uint32 {
+func (q *quantised) zeroWords2() [3]uint32 { return q.firstVersion(ones2) }
+func (q *quantised) zeroWords4() [3]uint32 { return q.firstVersion(ones4) }
+func (q *quantised) zeroWords8() [3]uint32 { return q.firstVersion(ones8) }
+
+// firstVersion returns ones if zeros are those of GPTQ's first version, less than the true ones by 1.
+func (q *quantised) firstVersion(ones [3]uint32) [3]uint32 {
 	if q.bias == 0 {
 		return [3]uint32{}
 	}
-	return ones2
+	return ones
 }
 
 // zeroWords3 returns what GPTQ's first version subtracts from three words of zeros. GPTQModel

@@ -139,8 +139,6 @@ type Format struct {
 	group func(c *quantised, rows, columns int, scales []int) (int, int)
 	// powers reports that scales are powers of two. Their dtype tells these formats apart.
 	powers bool
-	// zeroBias returns the number that is added to stored zeros.
-	zeroBias func(c *quantised) int
 	// zeroWords returns the numbers that are added to stored words of zeros.
 	zeroWords func(c *quantised) [3]uint32
 	// weights reports whether a published config of this format quantises a weight that it does
@@ -234,7 +232,7 @@ var formats = [quantFormats]Format{
 		Scales: Companion{Suffix: ".scales", DTypes: halfFirst, size: perBlock},
 		Zeros:  Companion{Suffix: ".qzeros", DTypes: []DType{Int32}, size: nibbles},
 		Index:  Companion{Suffix: ".g_idx", DTypes: []DType{Int32}, Optional: true, size: perRow},
-		group:  (*quantised).groupOfInputs, zeroBias: (*quantised).gptqBias,
+		group:  (*quantised).groupOfInputs, zeroWords: (*quantised).zeroWords4,
 		weights: weightPlace.linearOrExperts,
 	},
 	QuantAWQ: {
@@ -300,7 +298,7 @@ var formats = [quantFormats]Format{
 		Scales: Companion{Suffix: ".scales", DTypes: halfFirst, size: perBlock},
 		Zeros:  Companion{Suffix: ".qzeros", DTypes: []DType{Int32}, size: quarters},
 		Index:  Companion{Suffix: ".g_idx", DTypes: []DType{Int32}, Optional: true, size: perRow},
-		group:  (*quantised).groupOfInputs, zeroBias: (*quantised).gptqBias,
+		group:  (*quantised).groupOfInputs, zeroWords: (*quantised).zeroWords8,
 		weights: weightPlace.linearOrExperts,
 	},
 	QuantNVFP4: {
@@ -392,9 +390,6 @@ func (f QuantFormat) Usual(rows, columns int) Quant {
 	conventions.inputs = 128
 	q := Quant{Format: f, ScaleDType: row.Scales.assumed()}
 	q.Rows, q.Columns = row.groupOf(&conventions, rows, columns, nil)
-	if row.zeroBias != nil {
-		q.ZeroBias = row.zeroBias(&conventions)
-	}
 	if row.zeroWords != nil {
 		q.ZeroWords = row.zeroWords(&conventions)
 	}

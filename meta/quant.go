@@ -112,8 +112,6 @@ func (q *quantised) elements(rows, columns int, scales []int) (int, int) {
 // usualState is the approximate size of bitsandbytes' state of a matrix, in bytes.
 const usualState = 170
 
-func (q *quantised) gptqBias() int { return q.bias }
-
 // A weightPlace describes the place of a parameter in the tree.
 type weightPlace struct {
 	linear  bool // the weight of a linear layer
@@ -256,9 +254,6 @@ func (t *tree) coded(s TensorSource, f QuantFormat, shape []int, inOut bool, hea
 		return s, false
 	}
 	q.Rows, q.Columns = row.groupOf(form, whole[len(whole)-2], whole[len(whole)-1], scales)
-	if row.zeroBias != nil {
-		q.ZeroBias = row.zeroBias(form)
-	}
 	if row.zeroWords != nil {
 		q.ZeroWords = row.zeroWords(form)
 	}

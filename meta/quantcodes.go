@@ -14,9 +14,7 @@ type Quant struct {
 	ScaleDType           DType
 	// Rows × Columns elements share a scale.
 	Rows, Columns int
-	// ZeroBias is added to a stored zero.
-	ZeroBias int
-	// ZeroWords are added to the stored words of zeros of QuantGPTQ2 and QuantGPTQ3, modulo 2^32:
+	// ZeroWords are added to the stored words of zeros of GPTQ's formats, modulo 2^32:
 	// ZeroWords[i%3] to word i of a group.
 	ZeroWords [3]uint32
 	// For formats whose codes are one list, Width is the number of columns of the matrix, State

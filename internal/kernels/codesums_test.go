@@ -16,7 +16,7 @@ import (
 // codesOf is a random matrix of rows × width integer codes with a scale and a zero for each column of a group of rows.
 func codesOf(r *rand.Rand, packing quant.Packing, scales mat.Format, rows, width, group int) *quant.Packed {
 	groups := mat.CeilDiv(rows, group)
-	p := &quant.Packed{Packing: packing, Width: width, Rows: group, Columns: 1, ScaleFormat: scales, ZeroBias: r.IntN(2)}
+	p := &quant.Packed{Packing: packing, Width: width, Rows: group, Columns: 1, ScaleFormat: scales, ZeroWords: [3]uint32{r.Uint32()}}
 	bytes := 2 // of 4 codes
 	if packing == quant.Int8Rows {
 		bytes = 4

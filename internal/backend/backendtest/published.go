@@ -110,7 +110,7 @@ func (e *env) gptq8(f meta.QuantFormat, rows, cols, group int, shuffled bool) co
 	scales := rounded(meta.Float16, e.values(groups*cols))
 	c := coded{
 		name: name(f, rows, cols, group, shuffled), dtype: meta.Int32, scaleType: meta.Float16, rows: rows, cols: cols,
-		spec:  meta.Quant{Format: f, Rows: group, Columns: 1, ZeroBias: 1},
+		spec:  meta.Quant{Format: f, Rows: group, Columns: 1, ZeroWords: [3]uint32{0x01010101, 0x01010101, 0x01010101}},
 		codes: e.randomBytes(rows * cols), zeros: e.randomBytes(groups * cols), scales: encode(meta.Float16, scales),
 	}
 	groupOf := func(row int) int { return row / group }
@@ -124,7 +124,8 @@ func (e *env) gptq8(f meta.QuantFormat, rows, cols, group int, shuffled bool) co
 		for k := range cols {
 			at := groupOf(r)*cols + k
 			q := binary.LittleEndian.Uint32(c.codes[4*(r/4*cols+k):]) >> (r % 4 * 8) & 255
-			c.values = append(c.values, float32(int(q)-int(c.zeros[at])-1)*scales[at])
+			zero := (binary.LittleEndian.Uint32(c.zeros[at&^3:]) + c.spec.ZeroWords[0]) >> (at % 4 * 8) & 255
+			c.values = append(c.values, float32(int(q)-int(zero))*scales[at])
 		}
 	}
 	return c

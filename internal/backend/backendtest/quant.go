@@ -236,19 +236,19 @@ func (c *coded) unpack(group func(row int) int) {
 	if !alongRows {
 		order = [8]int{0, 4, 1, 5, 2, 6, 3, 7} // the nibble of column i in a word of AWQ
 	}
-	nibble := func(b []byte, word, i int) int {
-		return int(binary.LittleEndian.Uint32(b[4*word:]) >> (4 * i) & 15)
+	nibble := func(b []byte, word, i int, added uint32) int {
+		return int((binary.LittleEndian.Uint32(b[4*word:]) + added) >> (4 * i) & 15)
 	}
 	scales := decode(meta.Float16, c.scales)
 	c.values = nil
 	for r := range c.rows {
 		g := group(r)
 		for k := range c.cols {
-			q := nibble(c.codes, r/8*c.cols+k, r%8)
+			q := nibble(c.codes, r/8*c.cols+k, r%8, 0)
 			if !alongRows {
-				q = nibble(c.codes, r*c.cols/8+k/8, order[k%8])
+				q = nibble(c.codes, r*c.cols/8+k/8, order[k%8], 0)
 			}
-			zero := nibble(c.zeros, g*c.cols/8+k/8, order[k%8]) + c.spec.ZeroBias
+			zero := nibble(c.zeros, g*c.cols/8+k/8, order[k%8], c.spec.ZeroWords[0])
 			c.values = append(c.values, float32(q-zero)*scales[g*c.cols+k])
 		}
 	}

@@ -63,7 +63,7 @@ func codesOf(t *testing.T, r *rand.Rand, format meta.QuantFormat, in, out, group
 		}
 		return out
 	}
-	q := &backend.Quant{Quant: &meta.Quant{Format: format, Rows: group, Columns: 1, ZeroBias: 1}, Width: out, Zeros: bytes(groups * out * bits / 8), Scales: bytes(2 * groups * out)}
+	q := &backend.Quant{Quant: &meta.Quant{Format: format, Rows: group, Columns: 1, ZeroWords: [3]uint32{0x11111111}}, Width: out, Zeros: bytes(groups * out * bits / 8), Scales: bytes(2 * groups * out)}
 	q.Scales.DType = meta.Float16
 	for i := range groups * out {
 		binary.LittleEndian.PutUint16(q.Scales.Data[2*i:], uint16(0x2000+r.IntN(0x1000)))

@@ -21,7 +21,7 @@ func (b *Backend) quantised(op string, m backend.Matrix) (matrix, bool) {
 		b.fail("%s: weight %v stored as %v cannot be used by the cpu", op, m.Shape(), q.Format)
 		return matrix{}, false
 	}
-	p.Codes, p.Width, p.Height, p.Rows, p.Columns, p.ZeroBias = m.Data, q.Width, q.Height, q.Rows, q.Columns, q.ZeroBias
+	p.Codes, p.Width, p.Height, p.Rows, p.Columns = m.Data, q.Width, q.Height, q.Rows, q.Columns
 	p.ZeroWords = q.ZeroWords
 	p.Scales, p.Zeros, p.Index = q.Scales.Data, q.Zeros.Data, q.Index.Data
 	if q.Format.Row().Codes.Flat {

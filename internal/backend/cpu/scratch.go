@@ -266,7 +266,8 @@ func weightsLike(m *backend.Matrix) []*matrix {
 	if p.Packing, ok = quant.Named(q.Format.String()); !ok {
 		return nil
 	}
-	p.Width, p.Height, p.Rows, p.Columns, p.ZeroBias = q.Width, q.Height, max(q.Rows, 1), max(q.Columns, 1), q.ZeroBias
+	p.Width, p.Height, p.Rows, p.Columns = q.Width, q.Height, max(q.Rows, 1), max(q.Columns, 1)
+	p.ZeroWords = q.ZeroWords
 	if p.Round, ok = format(meta.BFloat16); q.Format.Row().FloatScales() {
 		p.ScaleFormat, ok = format(q.ScaleDType)
 	}

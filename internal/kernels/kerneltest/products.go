@@ -212,7 +212,7 @@ func Quantised() map[string]*quant.Packed {
 	return map[string]*quant.Packed{
 		"e4m3":    {Packing: quant.E4M3, Codes: bytes(rows * width), Width: width, Scales: bytes(4 * 3 * 4), ScaleFormat: mat.Float32, Rows: 30, Columns: 70},
 		"mxfp4":   {Packing: quant.MXFP4, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(rows * width / 32), Rows: 1, Columns: 32},
-		"rows":    {Packing: quant.Int4Rows, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * 3 * width), ScaleFormat: mat.Float16, Rows: 24, Columns: 1, Zeros: bytes(3 * width / 2), ZeroBias: 1},
+		"rows":    {Packing: quant.Int4Rows, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * 3 * width), ScaleFormat: mat.Float16, Rows: 24, Columns: 1, Zeros: bytes(3 * width / 2), ZeroWords: [3]uint32{0x11111111}},
 		"columns": {Packing: quant.Int4Columns, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * 3 * width), ScaleFormat: mat.BFloat16, Rows: 24, Columns: 1, Zeros: bytes(3 * width / 2)},
 	}
 }

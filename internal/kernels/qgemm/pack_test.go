@@ -132,7 +132,7 @@ func TestPackQuantisedTransposed(t *testing.T) {
 	for _, packing := range []quant.Packing{quant.Int4Rows, quant.Int4Columns} {
 		for _, group := range []int{32, 64, 96, 24} {
 			n := mat.CeilDiv(rows, group) * width
-			p := &quant.Packed{Packing: packing, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * n), ScaleFormat: mat.Float16, Rows: group, Columns: 1, Zeros: bytes(n / 2), ZeroBias: group % 3}
+			p := &quant.Packed{Packing: packing, Codes: bytes(rows * width / 2), Width: width, Scales: bytes(2 * n), ScaleFormat: mat.Float16, Rows: group, Columns: 1, Zeros: bytes(n / 2), ZeroWords: [3]uint32{uint32(group % 3)}}
 			cases[fmt.Sprint(packing, " ", group)] = p
 		}
 	}

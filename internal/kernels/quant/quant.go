@@ -29,10 +29,9 @@ type Packed struct {
 	Scales        []byte
 	ScaleFormat   mat.Format
 	Rows, Columns int
-	// Zeros has a code for each scale, to which ZeroBias is added; nil for none.
-	Zeros    []byte
-	ZeroBias int
-	// ZeroWords[i%3] is added to word i of a group's Zeros, for Int2Rows and Int3Rows.
+	// Zeros has a code for each scale; nil for none.
+	Zeros []byte
+	// ZeroWords[i%3] is added to word i of a group's Zeros, for Int2Rows, Int3Rows, Int4Rows and Int8Rows.
 	ZeroWords [3]uint32
 	// Global divides or multiplies the scales of NVFP4, and multiplies the values of NVFP4Block.
 	Global float32
@@ -231,15 +230,15 @@ func (s *Kernels) DecodeGroup(p *Packed, scale, zero []float32, group, col int) 
 	s.vector.Widen(scale, p.Scales[first*size:][:len(scale)*size], p.ScaleFormat)
 	words := p.Zeros[first/2:][:len(zero)/2]
 	for ; len(zero) > 0; zero, words = zero[8:], words[4:] {
-		word, to := binary.LittleEndian.Uint32(words), (*[8]float32)(zero)
+		word, to := binary.LittleEndian.Uint32(words)+p.ZeroWords[0], (*[8]float32)(zero)
 		if p.Packing == Int4Columns {
 			for i := range to {
-				to[i] = float32(int(word>>interleave(i)&15) + p.ZeroBias)
+				to[i] = float32(int(word >> interleave(i) & 15))
 			}
 			continue
 		}
 		for i := range to {
-			to[i] = float32(int(word>>(4*i)&15) + p.ZeroBias)
+			to[i] = float32(int(word >> (4 * i) & 15))
 		}
 	}
 }

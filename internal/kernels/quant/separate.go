@@ -86,10 +86,15 @@ func (s *Kernels) unpackInt8Rows(p *Packed, dst []float32, row, col int, scratch
 	}
 	for len(dst) > 0 {
 		n, first := min(groupColumns, len(dst)), group*p.Width+col
-		scales, codes, zeros := scratch[:n], p.Codes[4*(row/4*p.Width+col)+row%4:][:4*n-3], p.Zeros[first:][:n]
+		scales, codes := scratch[:n], p.Codes[4*(row/4*p.Width+col)+row%4:][:4*n-3]
 		s.vector.Widen(scales, p.Scales[first*size:][:n*size], p.ScaleFormat)
+		var word uint32 // of the zeros of four columns
 		for i, scale := range scales {
-			dst[i] = float32(int(codes[4*i])-int(zeros[i])-p.ZeroBias) * scale
+			at := first + i
+			if i == 0 || at%4 == 0 {
+				word = binary.LittleEndian.Uint32(p.Zeros[at&^3:]) + p.ZeroWords[0]
+			}
+			dst[i] = float32(int(codes[4*i])-int(word>>(at%4*8)&255)) * scale
 		}
 		dst, col = dst[n:], col+n
 	}

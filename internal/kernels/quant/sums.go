@@ -140,22 +140,25 @@ func (s *Kernels) sumTable(p *Packed, table, scales []float32, group, col int) {
 	}
 	s.vector.Widen(to, p.Scales[first*size:][:SumColumns*size], p.ScaleFormat)
 	if p.Packing == Int8Rows {
-		for i, zero := range p.Zeros[first:][:SumColumns] {
-			zeros[i] = float32(int(zero) + p.ZeroBias + 256)
+		for w := 0; w < SumColumns; w += 4 {
+			word := binary.LittleEndian.Uint32(p.Zeros[first+w:]) + p.ZeroWords[0]
+			for i := range 4 {
+				zeros[w+i] = float32(word>>(8*i)&255 + 256)
+			}
 		}
 		return
 	}
-	words, bias := p.Zeros[first/2:][:SumColumns/2], p.ZeroBias+16
+	words := p.Zeros[first/2:][:SumColumns/2]
 	for w := range SumColumns / 8 {
-		word := binary.LittleEndian.Uint32(words[4*w:])
+		word := binary.LittleEndian.Uint32(words[4*w:]) + p.ZeroWords[0]
 		if p.Packing == Int4Rows {
 			for i := range 8 {
-				zeros[8*w+i] = float32(int(word>>(4*i)&15) + bias)
+				zeros[8*w+i] = float32(word>>(4*i)&15 + 16)
 			}
 			continue
 		}
 		for i := range 8 { // nibble i is column nibbleColumns[i]
-			zeros[16*i+w] = float32(int(word>>(4*i)&15) + bias)
+			zeros[16*i+w] = float32(word>>(4*i)&15 + 16)
 			table[16*i+w] = scales[8*w+nibbleColumns[i]]
 		}
 	}
