@@ -233,9 +233,12 @@ func (b *listener) expire() {
 		return
 	}
 	for h := b.waiting.longest(); h != nil && time.Since(h.since) >= b.limits.Patience; h = b.waiting.longest() {
-		if h.headed {
+		b.look(h, false) // after a pause of this process, the request may be there
+		switch {
+		case h.place == nil: // it was passed on, or is closed
+		case h.headed:
 			b.pass(h)
-		} else {
+		default:
 			b.drop(h)
 		}
 	}

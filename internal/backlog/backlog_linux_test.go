@@ -131,6 +131,26 @@ func TestHeldConnectionsExpire(t *testing.T) {
 	}
 }
 
+// TestAPauseOfTheServerDroppedNewRequests: a request that arrived while the process was stopped, or its machine
+// suspended, for longer than Patience lost its connection.
+func TestAPauseOfTheServerDroppedNewRequests(t *testing.T) {
+	l := serve(t, Limits{Most: 4, Patience: time.Hour}).(*listener)
+	c := dial(t, l, "")
+	for l.count() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	l.mu.Lock() // the process is stopped
+	if _, err := io.WriteString(c, header+"1234"); err != nil {
+		t.Error(err)
+	}
+	l.waiting.longest().since = time.Now().Add(-2 * time.Hour)
+	l.expire()
+	l.mu.Unlock()
+	if got := answer(t, c); got != "1234" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // count returns the number of held connections.
 func (b *listener) count() int {
 	b.mu.Lock()
