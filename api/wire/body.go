@@ -39,7 +39,10 @@ func (m *Memory) Streams(n int, write ErrorWriter, next http.Handler) http.Handl
 			return
 		}
 		defer c.end()
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), claimKey{}, c)))
+		r = r.WithContext(context.WithValue(r.Context(), claimKey{}, c))
+		r.Body = m.arriving(w, r)
+		defer r.Body.Close()
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -66,8 +69,11 @@ func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handl
 				RejectUnread(w, r, errorsOf(r), errTooLarge(m.MaxBody()))
 				return
 			}
-			announced := max(r.ContentLength, 0)
-			c, ok := m.claim(r.Context(), requestBytes+announced)
+			first := r.ContentLength
+			if first < 0 {
+				first = firstRead
+			}
+			c, ok := m.claim(r.Context(), requestBytes+first)
 			if err := r.Context().Err(); !ok && err != nil {
 				errorsOf(r)(w, Closed(err))
 				return
@@ -77,7 +83,7 @@ func (m *Memory) Limit(errorsOf func(*http.Request) ErrorWriter) func(http.Handl
 				return
 			}
 			defer c.end()
-			body := &claimedBody{ReadCloser: http.MaxBytesReader(w, r.Body, m.MaxBody()), claim: c, announced: r.ContentLength, taken: announced}
+			body := &claimedBody{ReadCloser: http.MaxBytesReader(w, m.arriving(w, r), m.MaxBody()), claim: c, announced: r.ContentLength, taken: first}
 			defer body.Close()
 			r = r.WithContext(context.WithValue(r.Context(), claimKey{}, c))
 			r.Body = body
@@ -169,9 +175,6 @@ func (b *claimedBody) readAll() ([]byte, error) {
 			err = nil
 		}
 		return out, err
-	}
-	if err := b.reserve(firstRead); err != nil {
-		return nil, err
 	}
 	out := make([]byte, 0, firstRead)
 	for {

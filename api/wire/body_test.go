@@ -157,7 +157,7 @@ func TestGarbageCountsUntilItIsCollected(t *testing.T) {
 	if m.held.used != 2<<10 || m.work.used != 0 || counted-m.garbage != 2<<10 {
 		t.Errorf("held %d, work %d, garbage %d, counted %d", m.held.used, m.work.used, m.garbage, counted)
 	}
-	if !m.take(t.Context(), &m.work, 5<<10, 0) { // collects first
+	if !m.take(t.Context(), &m.work, 5<<10, 0, nil) { // collects first
 		t.Error("garbage is in the way")
 	}
 	var own *Error

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"runtime"
@@ -43,9 +44,13 @@ type Memory struct {
 	held, work pool
 
 	mu         sync.Mutex
-	waiting    int   // new requests that wait for memory
-	cached     int64 // bytes of caches that outlive requests
-	admitted   int64 // limit of the total for new requests
+	waiting    list.List      // of *newcomer, in the order of their arrival
+	ofClient   map[string]int // newcomers of each client
+	blocked    int            // requests that wait for what others hold, new ones included
+	arrivals   list.List      // of *arrival, in the order of their begin
+	stopping   bool           // stopSlow runs
+	cached     int64          // bytes of caches that outlive requests
+	admitted   int64          // limit of the total for new requests
 	garbage    int64
 	collecting bool
 	freed      chan struct{} // closed when memory is released; nil if no request waits
@@ -61,7 +66,7 @@ func NewMemory(limit int64, count func(bytes int64)) *Memory {
 		count = func(int64) {}
 	}
 	held := limit / allParts * heldParts
-	return &Memory{limit: limit, admitted: limit, wait: roomWait, count: count, held: pool{most: held}, work: pool{most: limit - held}}
+	return &Memory{limit: limit, admitted: limit, wait: roomWait, count: count, ofClient: map[string]int{}, held: pool{most: held}, work: pool{most: limit - held}}
 }
 
 // MaxBody returns the maximum size of a body in bytes. Its decoded form must fit, too.
@@ -94,31 +99,22 @@ func (m *Memory) admit(ctx context.Context, n int64) bool {
 			m.collect()
 			continue
 		}
-		if m.freed == nil {
-			m.freed = make(chan struct{})
-		}
-		freed := m.freed
-		m.mu.Unlock()
 		if late == nil {
 			late = time.After(m.wait)
 		}
-		select {
-		case <-freed:
-		case <-late:
-			return false
-		case <-ctx.Done():
+		if !m.await(ctx, late, true) {
 			return false
 		}
 	}
 }
 
 // take waits until n bytes of p are free and reserves them. It returns false if the wait is too
-// long or ctx ends first.
-func (m *Memory) take(ctx context.Context, p *pool, n int64, wait time.Duration) bool {
+// long or ctx ends first. who is nil if the request already has memory.
+func (m *Memory) take(ctx context.Context, p *pool, n int64, wait time.Duration, who *newcomer) bool {
 	var late <-chan time.Time
 	for {
 		m.mu.Lock()
-		fits := p.used+n <= p.most
+		fits := p.used+n <= p.most && (who == nil || !m.outranked(who))
 		if fits && m.held.used+m.work.used+m.garbage+n <= m.limit {
 			p.used += n
 			m.count(n)
@@ -134,21 +130,37 @@ func (m *Memory) take(ctx context.Context, p *pool, n int64, wait time.Duration)
 			m.mu.Unlock()
 			return false
 		}
-		if m.freed == nil {
-			m.freed = make(chan struct{})
-		}
-		freed := m.freed
-		m.mu.Unlock()
 		if late == nil {
 			late = time.After(max(wait, time.Second)) // at least long enough for a collection
 		}
-		select {
-		case <-freed:
-		case <-late:
-			return false
-		case <-ctx.Done():
+		if !m.await(ctx, late, p == &m.held && !fits) {
 			return false
 		}
+	}
+}
+
+// await waits until memory is released, and unlocks m.mu. It returns false if late or ctx ends
+// first. If others hold the memory, it stops slow bodies meanwhile.
+func (m *Memory) await(ctx context.Context, late <-chan time.Time, others bool) bool {
+	if m.freed == nil {
+		m.freed = make(chan struct{})
+	}
+	freed := m.freed
+	if others {
+		if m.blocked++; !m.stopping {
+			m.stopping = true
+			go m.stopSlow()
+		}
+		defer func() { m.mu.Lock(); m.blocked--; m.mu.Unlock() }()
+	}
+	m.mu.Unlock()
+	select {
+	case <-freed:
+		return true
+	case <-late:
+		return false
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -221,35 +233,6 @@ func ClaimOf(ctx context.Context) *Claim {
 	return c
 }
 
-// claim reserves n bytes for a new request. It fails at once if too many requests wait.
-func (m *Memory) claim(ctx context.Context, n int64) (*Claim, bool) {
-	if !m.enqueue() {
-		return nil, false
-	}
-	defer m.dequeue()
-	if !m.admit(ctx, n) || !m.take(ctx, &m.held, n, m.wait) {
-		return nil, false
-	}
-	return &Claim{m: m, ctx: ctx, held: n}, true
-}
-
-// enqueue counts a new request, and reports whether it may wait for memory.
-func (m *Memory) enqueue() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.waiting >= max(fewWaits, int(m.limit/waitShare/waitBytes)) {
-		return false
-	}
-	m.waiting++
-	return true
-}
-
-func (m *Memory) dequeue() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.waiting--
-}
-
 // Keep reserves n more bytes until the request is answered. It does not wait, because other
 // requests may wait for memory that this one holds. Errors are of type *Error.
 func (c *Claim) Keep(n int) error {
@@ -296,7 +279,7 @@ func (c *Claim) grow(p *pool, have *int64, n int64, wait time.Duration) error {
 	switch {
 	case *have+n > p.most:
 		return errTooMuch()
-	case c.ended || !c.m.take(c.ctx, p, n, wait):
+	case c.ended || !c.m.take(c.ctx, p, n, wait, nil):
 		if c.ctx.Err() != nil {
 			return Closed(c.ctx.Err())
 		}

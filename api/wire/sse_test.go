@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// list is a source of values, and an error after them.
-type list struct {
+// values is a source of values, and an error after them.
+type values struct {
 	values []int
 	end    error
 }
 
-func (l *list) next(context.Context) (int, error) {
+func (l *values) next(context.Context) (int, error) {
 	if len(l.values) == 0 {
 		return 0, l.end
 	}
@@ -29,7 +29,7 @@ func (l *list) next(context.Context) (int, error) {
 func TestEventsOfADialectWithNames(t *testing.T) {
 	w := httptest.NewRecorder()
 	e := NewEvents(w)
-	source := &list{[]int{1, 2}, io.EOF}
+	source := &values{[]int{1, 2}, io.EOF}
 	err := Each(t.Context(), e, KeepAlive, source.next, func(v int) error {
 		return e.SendNamed("delta", map[string]any{"n": v, "text": "<b>"})
 	})
@@ -48,10 +48,10 @@ func TestEventsOfADialectWithNames(t *testing.T) {
 func TestEachReturnsTheErrorOfTheSourceOrOfTheClient(t *testing.T) {
 	torn, gone := errors.New("torn"), errors.New("gone")
 	e := NewEvents(httptest.NewRecorder())
-	if err := Each(t.Context(), e, KeepAlive, (&list{nil, torn}).next, func(int) error { return nil }); !errors.Is(err, torn) || e.Started() {
+	if err := Each(t.Context(), e, KeepAlive, (&values{nil, torn}).next, func(int) error { return nil }); !errors.Is(err, torn) || e.Started() {
 		t.Errorf("got %v, started %v", err, e.Started())
 	}
-	if err := Each(t.Context(), e, KeepAlive, (&list{[]int{1}, io.EOF}).next, func(int) error { return gone }); !errors.Is(err, ErrGone) {
+	if err := Each(t.Context(), e, KeepAlive, (&values{[]int{1}, io.EOF}).next, func(int) error { return gone }); !errors.Is(err, ErrGone) {
 		t.Errorf("got %v, want ErrGone", err)
 	}
 }
