@@ -130,6 +130,29 @@ func TestChatOnATerminal(t *testing.T) {
 	}
 }
 
+// TestAResizedTerminalGarbledTheLine: the editor kept the width that the terminal had at the start, so keys that move
+// in a wrapped line drew it in wrong places.
+func TestAResizedTerminalGarbledTheLine(t *testing.T) {
+	p := onTTY(t, "chat", "--threads", "1", "--history", "none")
+	at := p.await(p.await(0, "/help lists commands"), "> ")
+	resize := func(columns uint16) {
+		if err := unix.IoctlSetWinsize(int(p.ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resize(20)
+	p.keys("/stats\r") // the next line begins with the new size
+	at = p.await(p.await(at, "no answer"), "> ")
+	p.keys(strings.Repeat("x", 30) + "\x01") // to the first column, one line up
+	at = p.await(at, "\x1b[A")
+	resize(50) // drawn again in one line, within the line
+	at = p.await(at, "> "+strings.Repeat("x", 30))
+	p.keys("\x15\x05\x15\x04")
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("Ctrl-D: %v", err)
+	}
+}
+
 // TestControlCStopsTheAnswer and not the program, which then takes the next message. SIGTERM ends it and
 // leaves the terminal as it was.
 func TestControlCStopsTheAnswer(t *testing.T) {

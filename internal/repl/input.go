@@ -74,6 +74,7 @@ func (p *pipe) Read() (string, error) {
 // while it reads, so that Ctrl-C sends a signal at all other times.
 type console struct {
 	in     *os.File
+	out    *os.File // the terminal whose size counts
 	editor *term.Terminal
 	prompt string
 
@@ -84,7 +85,7 @@ type console struct {
 // NewConsole returns the input of the terminal in, echoed to out. The editor keeps lines in h; nil keeps
 // those of this session.
 func NewConsole(in, out *os.File, prompt string, h *History) Input {
-	c := &console{in: in, prompt: prompt}
+	c := &console{in: in, out: out, prompt: prompt}
 	c.editor = term.NewTerminal(struct {
 		io.Reader
 		io.Writer
@@ -92,10 +93,14 @@ func NewConsole(in, out *os.File, prompt string, h *History) Input {
 	if h != nil {
 		c.editor.History = h
 	}
-	if width, height, err := term.GetSize(int(out.Fd())); err == nil && width > 0 {
+	return c
+}
+
+// fit adapts the editor to the size of the terminal.
+func (c *console) fit() {
+	if width, height, err := term.GetSize(int(c.out.Fd())); err == nil && width > 0 {
 		_ = c.editor.SetSize(width, height) // it redraws, which may fail as the terminal may be gone
 	}
-	return c
 }
 
 // IsTerminal reports whether f is one.
@@ -132,6 +137,8 @@ func (c *console) Read() (string, error) {
 		return "", err
 	}
 	defer c.Close()
+	defer onResize(c.fit)()
+	c.fit()
 	c.editor.SetBracketedPasteMode(true)
 	defer c.editor.SetBracketedPasteMode(false)
 	defer c.editor.SetPrompt(c.prompt)
