@@ -22,6 +22,9 @@ type rower interface {
 	// mulRows sets y[i] to the dot product of a token and the row of blocks blocks at byte
 	// i·stride.
 	mulRows(p quant.Packing, y []float32, w []byte, stride, blocks int, x []uint32)
+	// mulTokens sets y[t][i] to the dot products of rows with the first done tokens, those for which
+	// there are kernels of several tokens.
+	mulTokens(p quant.Packing, y mat.Floats, w []byte, stride, blocks, rows int, x mat.Pairs, tokens int) (done int)
 }
 
 // The sizes of a group of a token's columns.
@@ -66,7 +69,7 @@ func (s *Kernels) MulRows(y mat.Floats, w quant.View, x mat.Pairs, tokens int) {
 	}
 	for i := 0; i < w.Rows; i += part {
 		n := min(part, w.Rows-i)
-		for t := range tokens {
+		for t := s.rower.mulTokens(w.Packing, from(y, i), codes[i*stride:], stride, blocks, n, x, tokens); t < tokens; t++ {
 			s.rower.mulRows(w.Packing, y.V[t*y.Stride+i:][:n], codes[i*stride:], stride, blocks, x.V[t*x.Stride:])
 		}
 	}

@@ -20,16 +20,18 @@ type simdRows struct {
 	rows  int // rows in a group; pointRows for packings with points
 	one   *[quant.Packings]rowsKernel
 	group *[quant.Packings]rowsKernel
+	// tokens holds kernels that multiply two rows by several tokens; nil if there are none.
+	tokens *[quant.Packings][]tokensTile
 }
 
 func rowerOf(v isa.Variant) rower {
 	switch {
 	case v.VNNI && v.Bytes:
-		return &vbmiRows{simdRows{4, &vnniRow, &vnniRows}}
+		return &vbmiRows{simdRows{4, &vnniRow, &vnniRows, &vnniTokens}}
 	case v.VNNI:
-		return &simdRows{4, &vnniRow, &vnniRows}
+		return &simdRows{4, &vnniRow, &vnniRows, &vnniTokens}
 	case v.Level != isa.Go:
-		return &simdRows{2, &avx2Row, &avx2Rows}
+		return &simdRows{2, &avx2Row, &avx2Rows, nil}
 	}
 	return nil
 }

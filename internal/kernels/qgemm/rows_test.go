@@ -62,7 +62,7 @@ func mulRows(s *kernels.Set, w quant.View, x []float32, tokens int) []float32 {
 // TestMulRows: products are those of the unpacked rows with the rounded inputs. All variants have the same bits, for
 // any number of rows and tokens and any step of the rows.
 func TestMulRows(t *testing.T) {
-	const tokens, height = 3, 27
+	const tokens, height = 7, 27
 	random := rand.New(rand.NewPCG(21, 22))
 	for p := range rowHalves {
 		for _, width := range []int{p.BlockColumns(), 3 * p.BlockColumns(), 2304} {

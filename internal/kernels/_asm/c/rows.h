@@ -6,8 +6,8 @@
 // codes as 16-bit words.
 enum { SCALES = 256, SUMS = 288, SUMS16 = 320, STEP = 352 };
 
-// AHEAD is the distance of the prefetch from a block of R rows: the same block of the next ones, as the hardware
-// prefetcher begins anew with each row. With AVX2 there are too few registers, and it is one in the row.
+// AHEAD is the distance of the prefetch from a block of R rows, which the caller spreads over those of a unit: the same
+// block of the unit behind them. With AVX2 there are too few registers, and the distance is one in the row.
 #ifdef __AVX512VNNI__
 #define AHEAD times(ws, R)
 #else
