@@ -98,6 +98,3 @@ func EvaluateLogits(logits *tensor.Tensor, labels []int, samples int) (Evaluatio
 	e, err := evaluation.Logits(logits, labels, samples)
 	return Evaluation(e), err
 }
-
-// Accuracy returns the fraction of the predictions that are correct.
-func Accuracy(predicted, labels []int) float64 { return evaluation.Accuracy(predicted, labels) }

@@ -20,9 +20,6 @@ var (
 	_ GenerationTemplate = (*Tokenizer)(nil)
 )
 
-// NewTokenizer returns a Tokenizer of an open tokenizer and chat.
-func NewTokenizer(t *text.Tokenizer, c *text.Chat) *Tokenizer { return &Tokenizer{t, c} }
-
 // OpenTokenizer reads the tokenizer, the chat templates and the special tokens of a model, a folder
 // or ORG/NAME as [text.Open] takes it. Only the tokenizer is required.
 func OpenTokenizer(model string) (*Tokenizer, error) {
