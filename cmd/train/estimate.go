@@ -21,6 +21,9 @@ type estimateCmd struct {
 	DoRA      bool   `name:"dora" help:"Count DoRA's lengths of weight rows, with --lora."`
 	Optimizer string `help:"Count the state of adamw, sgd, adafactor or another of train run." default:"adamw" aliases:"optim"`
 	Recompute string `help:"Recompute activations: on, off, or auto above 2 GiB per batch." enum:"auto,on,off" default:"auto"`
+	Processes int    `name:"num-processes" help:"Count this many ranks of one process, each with its own batches." default:"1"`
+	Plugin    string `help:"Share the work between ranks: ddp, zero1, zero2 or gemini." enum:"ddp,zero1,zero2,gemini" default:"ddp"`
+	Steps     int    `name:"gradient-accumulation-steps" help:"Count accumulated batches: ranks then have gradients each." default:"1"`
 	Memory    string `help:"Fit into this memory (default: what is available here)." placeholder:"SIZE"`
 	JSON      bool   `name:"json" help:"Print one JSON object."`
 }
@@ -45,6 +48,7 @@ func (c *estimateCmd) Run(out cmdline.Output) error {
 	}
 	o := finetune.Defaults()
 	o.Batch, o.Sequence, o.LoRA, o.DoRA, o.Optimizer, o.Recompute = c.Batch, c.Sequence, c.LoRA, c.DoRA, c.Optimizer, c.Recompute
+	o.NumProcesses, o.Plugin, o.GradientAccumulationSteps = c.Processes, c.Plugin, c.Steps
 	e := trainEstimate{Model: folder, Available: dispatch.DescribeHost().AvailableBytes}
 	if c.Memory != "" {
 		size, err := devicemap.ParseSize(c.Memory)
@@ -68,7 +72,8 @@ func (c *estimateCmd) Run(out cmdline.Output) error {
 
 // print writes a table of the ways, and the flags of those that fit.
 func (e *trainEstimate) print(out cmdline.Output, c *estimateCmd) error {
-	fmt.Fprintf(out, "%s: %s of %d tokens per batch, %s; %s of memory\n\n", e.Model, cmdline.Count(c.Batch, "sequence"), c.Sequence, c.Optimizer, devicemap.FormatSize(e.Available))
+	fmt.Fprintf(out, "%s: %s of %d tokens per batch, %s, %s; %s of memory\n\n", e.Model, cmdline.Count(c.Batch, "sequence"), c.Sequence, c.Optimizer,
+		cmdline.Count(c.Processes, "rank"), devicemap.FormatSize(e.Available))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "way\tweights\tgradients\toptimizer\tactivations\tmemory\tmapped\tdisk\tfits\t")
 	text := ""

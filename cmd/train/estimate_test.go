@@ -90,6 +90,32 @@ func TestEstimateIsTheMemoryOfARun(t *testing.T) {
 	}
 }
 
+// TestEstimateOfRanksIsTheirMemory runs full fine-tunes and an adapter on two ranks of a process.
+func TestEstimateOfRanksIsTheirMemory(t *testing.T) {
+	_, err := os.Stat("/proc/self/status")
+	testenv.Need(t, "proc", err == nil, "/proc, which reports the memory of a process")
+	dir := modelOf(t, estimatedConfig)
+	data := filepath.Join(t.TempDir(), "data.jsonl")
+	if err := os.WriteFile(data, []byte(strings.Repeat(`{"text": "`+strings.Repeat("many words ", 400)+"\"}\n", 16)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for ranks, name := range map[string]string{"": "full", "--plugin zero1": "full", "--plugin zero2": "full", "--gradient-accumulation-steps 2": "full", "--plugin gemini": "LoRA"} {
+		flags := strings.Fields("--batch 2 --sequence 256 --recompute off --num-processes 2 " + ranks)
+		way := waysOf(t, append(flags, dir)...)[name]
+		args := []string{"run", dir, "--data", data, "--output", filepath.Join(t.TempDir(), "out"), "--max-steps", "2", "--save-steps", "-1"}
+		if name == "LoRA" {
+			args = append(args, "--lora", "r=16")
+		}
+		peak := peakOf(t, append(args, flags...)...)
+		if part := float64(peak) / float64(way.Memory); part < 0.8 || part > 1.2 { // measured: 0.94 to 1.09
+			t.Errorf("%s %s: took %d bytes, %.2f of the estimate %d", name, ranks, peak, part, way.Memory)
+		}
+		if want := "--num-processes 2"; !strings.Contains(way.Flags, want) {
+			t.Errorf("%s %s: got flags %q, want %q among them", name, ranks, way.Flags, want)
+		}
+	}
+}
+
 func TestEstimateNamesTheFlagsThatFit(t *testing.T) {
 	dir := modelOf(t, estimatedConfig)
 	for _, c := range []struct{ args, want, not string }{

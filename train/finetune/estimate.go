@@ -3,6 +3,7 @@ package finetune
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,7 @@ import (
 	"github.com/heftai/heft/train/model"
 )
 
-// Need is what one way to fine-tune a model takes, in bytes.
+// Need is what one way to fine-tune a model takes, in bytes, on all ranks of this process.
 type Need struct {
 	Way   string `json:"way"`   // such as "LoRA"
 	Flags string `json:"flags"` // of train run
@@ -24,7 +25,7 @@ type Need struct {
 	Mapped      int64 `json:"mapped"`
 	Gradients   int64 `json:"gradients"`
 	Optimizer   int64 `json:"optimizer"`
-	Activations int64 `json:"activations"` // of the largest batch, with its logits
+	Activations int64 `json:"activations"` // of the largest batch of each rank, with its logits
 	// Memory is the program and all parts except Mapped. If weights stream from disk, it is the minimum
 	// of --max-memory.
 	Memory int64 `json:"memory"`
@@ -32,9 +33,9 @@ type Need struct {
 	Disk int64 `json:"disk"`
 }
 
-// Estimate returns the memory and disk that each way to fine-tune a model takes on one rank, in
-// batches of o.Batch sequences of o.Sequence tokens. It uses the numbers that [Run] plans with. It
-// reads config.json and the headers of the weights, if there are any. The result has no full
+// Estimate returns the memory and disk that each way to fine-tune a model takes on o.NumProcesses
+// ranks of a process that share work by o.Plugin, each in batches of o.Batch sequences of o.Sequence
+// tokens. It uses the numbers that [Run] plans with. o.MixedPrecision changes none of them. It reads config.json and the headers of the weights, if there are any. The result has no full
 // fine-tune if the weights are quantised or o.LoRA is set. Without o.LoRA, adapters have r=16.
 func Estimate(folder string, o Options) ([]Need, error) {
 	o.Output = cmp.Or(o.Output, ".")
@@ -51,6 +52,10 @@ func Estimate(folder string, o Options) ([]Need, error) {
 	if err := checked.fitContext(m.Config); err != nil {
 		return nil, err
 	}
+	if err := CheckRanks(o.NumProcesses); err != nil {
+		return nil, err
+	}
+	ranks := max(1, o.NumProcesses)
 	full, adapter := o, o
 	adapter.LoRA = cmp.Or(o.LoRA, "r=16")
 	ways := []Options{full, adapter}
@@ -60,7 +65,7 @@ func Estimate(folder string, o Options) ([]Need, error) {
 	}
 	var needs []Need
 	for _, way := range ways {
-		s := &student{job: &job{Options: &way, model: folder, here: 1, ranks: 1, log: checked.log, space: hostmem.DiskSpace, data: &texts{longest: way.Sequence}}}
+		s := &student{job: &job{Options: &way, model: folder, here: ranks, ranks: ranks, log: checked.log, space: hostmem.DiskSpace, data: &texts{longest: way.Sequence}}}
 		s.recompute = s.recomputes(m.Model)
 		var more []Need
 		switch {
@@ -130,15 +135,17 @@ func (s *student) fullNeeds(m *meta.Model) ([]Need, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := Need{Way: "full", Disk: (each - gradientBytes) * trained}
-	n.train(trained, each)
+	n := Need{Way: "full", Flags: s.shares(), Disk: (each - gradientBytes) * trained}
+	s.train(&n, trained, each)
 	n.Activations = s.held(m)
 	n.Memory = n.parts() + programBytes
 	if s.Optimizer != "adamw" {
 		return []Need{n}, nil // gemini keeps the state of others in memory
 	}
-	streamed := Need{Way: "full, streamed", Weights: leastState * largest, Activations: s.passBytes(m), Disk: n.Disk + each*trained}
-	streamed.limit("--plugin gemini")
+	ranks := int64(s.here)
+	streamed := Need{Way: "full, streamed", Weights: ranks * leastState * largest, Activations: ranks * s.passBytes(m), Disk: n.Disk + (each+weightBytes*(ranks-1))*trained}
+	s.Plugin = "gemini"
+	streamed.limit(s.shares())
 	return []Need{n, streamed}, nil
 }
 
@@ -162,8 +169,8 @@ func (s *student) adapterNeeds(m shape) ([]Need, error) {
 		return nil, err
 	}
 	trained := total / each
-	n := Need{Way: "LoRA", Flags: "--lora " + s.LoRA, Mapped: m.stored, Disk: (2*weightBytes + each - weightBytes - gradientBytes) * trained}
-	n.train(trained, each)
+	n := Need{Way: "LoRA", Flags: strings.TrimSpace(s.shares() + " --lora " + s.LoRA), Mapped: m.stored, Disk: (2*weightBytes + each - weightBytes - gradientBytes) * trained}
+	s.train(&n, trained, each)
 	if s.Quantize != "" {
 		return s.quantisedNeed(m.Model, n), nil
 	}
@@ -176,7 +183,8 @@ func (s *student) adapterNeeds(m shape) ([]Need, error) {
 	}
 	s.memory = 1 // the least rows of logits at a time
 	streamed.Way, streamed.Mapped = "LoRA, streamed", 0
-	streamed.Weights, streamed.Activations = streamed.Weights+least, s.passBytes(m.Model)
+	ranks := int64(s.here)
+	streamed.Weights, streamed.Activations = streamed.Weights+ranks*least, ranks*s.passBytes(m.Model)
 	streamed.limit(n.Flags)
 	return []Need{n, streamed}, nil
 }
@@ -192,7 +200,7 @@ func (s *student) quantisedNeed(m *meta.Model, n Need) []Need {
 		return nil
 	}
 	for p, bytes := range converted {
-		n.Weights, n.Mapped = n.Weights+bytes, n.Mapped-p.Bytes()
+		n.Weights, n.Mapped = n.Weights+int64(s.here)*bytes, n.Mapped-p.Bytes()
 	}
 	n.Way, n.Flags = "QLoRA "+s.Quantize, n.Flags+" --quantize "+s.Quantize
 	n.Activations = s.held(m)
@@ -200,11 +208,34 @@ func (s *student) quantisedNeed(m *meta.Model, n Need) []Need {
 	return []Need{n}
 }
 
-// train adds numbers that train, which take each bytes.
-func (n *Need) train(numbers, each int64) {
-	n.Weights += weightBytes * numbers
-	n.Gradients += gradientBytes * numbers
+// train adds numbers that train, which take each bytes. The ranks share the optimizer's state: ddp in
+// this process, the other plugins by parts. With ddp they also share weights, and gradients unless
+// batches accumulate.
+func (s *student) train(n *Need, numbers, each int64) {
+	weights, gradients := int64(s.here), int64(s.here)
+	switch {
+	case s.Plugin == "ddp" && s.GradientAccumulationSteps > 1:
+		weights = 1
+	case s.Plugin == "ddp":
+		weights, gradients = 1, 1
+	case s.Plugin != "zero1":
+		gradients = 1
+	}
+	n.Weights += weights * weightBytes * numbers
+	n.Gradients += gradients * gradientBytes * numbers
 	n.Optimizer += (each - weightBytes - gradientBytes) * numbers
+}
+
+// shares returns the flags of ranks that share the work.
+func (s *student) shares() string {
+	var flags []string
+	if s.here > 1 {
+		flags = append(flags, fmt.Sprintf("--num-processes %d", s.here))
+	}
+	if s.Plugin != "ddp" {
+		flags = append(flags, "--plugin "+s.Plugin)
+	}
+	return strings.Join(flags, " ")
 }
 
 func (n *Need) parts() int64 { return n.Weights + n.Gradients + n.Optimizer + n.Activations }
@@ -220,11 +251,11 @@ func (n *Need) limit(flags string) {
 	n.Flags = flags + " --max-memory cpu=" + strings.ReplaceAll(devicemap.FormatSize(size), " ", "")
 }
 
-// held returns the memory of a batch from its forward pass to its backward pass.
+// held returns the memory of a batch of each rank from its forward pass to its backward pass.
 func (s *student) held(m *meta.Model) int64 {
-	pass := s.passBytes(m)
-	if s.recompute {
-		return pass
+	each := s.passBytes(m)
+	if !s.recompute {
+		each = max(each, s.batchTokens()*activationBytes(m, s.magnitudes())+s.logitBytes(m))
 	}
-	return max(pass, s.batchTokens()*activationBytes(m, s.magnitudes())+s.logitBytes(m))
+	return int64(s.here) * each
 }
