@@ -168,6 +168,7 @@ func (w *workload) attentionSeconds(s *Machine, p tokenPass) float64 {
 		if p.apart {
 			positions = float64(p.seen)
 		}
+		positions /= float64(max(a.rate, 1))
 		if a.window > 0 {
 			positions = min(positions, float64(a.window))
 		}
