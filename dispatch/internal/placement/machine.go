@@ -17,7 +17,7 @@ const RuntimeBytes = 64 << 20
 const (
 	tokenBytes  = 256       // per token of the tokenizer
 	matrixBytes = 512       // per parameter, or per expert of a stack, for its description and state
-	mostRuntime = 128 << 20 // RuntimeBytes included, expertBytes excluded
+	mostRuntime = 128 << 20 // of all of it, RuntimeBytes included
 	expertBytes = 1536      // per expert, for reading it from the disk; see residency
 )
 
@@ -47,7 +47,7 @@ func (p *Planner) runtimeBytes() int64 {
 	if program, err := p.compiled(); err == nil { // else the plan says why not
 		vocabulary = program.Vocab()
 	}
-	p.runtime = min(RuntimeBytes+int64(vocabulary)*tokenBytes+int64(matrices)*matrixBytes, mostRuntime) + int64(experts)*expertBytes
+	p.runtime = min(RuntimeBytes+int64(vocabulary)*tokenBytes+int64(matrices)*matrixBytes+int64(experts)*expertBytes, mostRuntime)
 	return p.runtime
 }
 
