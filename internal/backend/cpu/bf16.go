@@ -6,6 +6,7 @@ import (
 	"github.com/heftai/heft/internal/backend"
 	"github.com/heftai/heft/internal/kernels/coded"
 	"github.com/heftai/heft/internal/kernels/gemm"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/mat"
 	"github.com/heftai/heft/internal/tensor"
 )
@@ -21,6 +22,13 @@ const (
 	packRows    = 2 * gemm.PackRows
 	turnedStep  = 512 // of k, of weights that are stored turned
 	coupleRows  = gemm.CoupleTokens
+)
+
+// The size of a unit of a rounded Linear for generated tokens that prefetches the next one. Both units and the tokens fit the
+// second-level cache.
+const (
+	aheadBytes  = 272 << 10
+	aheadTokens = 24 // at least
 )
 
 // bf16Product is a Linear of bfloat16 weights and activations rounded to bfloat16.
@@ -85,7 +93,9 @@ func (op *bf16Product) planRows(threads int) int {
 			op.unitRows = op.oneTokenRows(fit)
 			return 0
 		}
-		if op.w.isCoded() {
+		if op.readsAhead() {
+			fit = min(aheadBytes/max(2*op.w.cols, 1), each)
+		} else if op.w.isCoded() {
 			op.unitRows = codedUnitRows(fit, op.w.rows)
 			return coded.TokenSums(op.tokens)
 		}
@@ -155,6 +165,7 @@ func (op *bf16Product) panel(unit int) {
 // dots computes a unit for generated tokens, which are few, or with tiles for one token.
 func (op *bf16Product) dots(w *worker, r int) {
 	rows := min(op.unitRows, op.w.rows-r)
+	next := w.next
 	for t := 0; t < op.tokens; t += unitTokens {
 		n := min(unitTokens, op.tokens-t)
 		x, y := mat.Pairs{V: op.pairs.V[t*op.words:], Stride: op.words}, from(op.y, t, r)
@@ -164,10 +175,16 @@ func (op *bf16Product) dots(w *worker, r int) {
 			continue
 		}
 		w.record(pairDots)
-		op.set.GEMV.MulPairs(y, op.at(r), x, rows, n, op.w.cols)
+		op.set.GEMV.MulPairsAhead(gemv.PairProduct{Y: y, W: op.at(r), X: x, Rows: rows, Tokens: n, N: op.w.cols, Next: next})
+		next = nil
 	}
 	op.addBias(0, op.tokens, r, rows)
 }
+
+// readsAhead reports whether a unit of generated tokens prefetches the next one. So many tokens multiply the rows of a unit
+// several times. If the first time waited for memory, memory would wait the other times. Coded rows are decoded once for all
+// tokens then.
+func (op *bf16Product) readsAhead() bool { return op.tokens >= aheadTokens }
 
 // inTiles reports whether the kernel takes panels of tokens; other kernels take rows.
 func (op *bf16Product) inTiles() bool {

@@ -29,7 +29,12 @@ func (op *bf16Product) callRows() int {
 
 // weights returns the weight from a unit on if kernels prefetch it beside products, or nil.
 func (op *bf16Product) weights(unit int) []byte {
-	if op.packed && (op.kernel == amxInPlace || op.kernel == bf16Tiles || op.kernel == bf16FewTokens) {
+	switch {
+	case !op.packed:
+		return nil
+	case op.kernel == pairDots && op.readsAhead():
+		return op.storedUnit(unit * op.unitRows)
+	case op.kernel == amxInPlace || op.kernel == bf16Tiles || op.kernel == bf16FewTokens:
 		return op.stored(unit * op.unitRows)
 	}
 	return nil

@@ -78,6 +78,16 @@ func (op *bf16Product) stored(r int) []byte {
 	return op.at(r).Data
 }
 
+// storedUnit returns the weights of the unit of rows from r on. The last row of a view may end before its stride does.
+func (op *bf16Product) storedUnit(r int) []byte {
+	each := op.w.Stride
+	if op.w.isCoded() {
+		each = coded.RowBytes(op.w.cols)
+	}
+	data := op.stored(r)
+	return data[:min(len(data), each*op.unitRows)]
+}
+
 // keepsUnit reports whether all rows of a unit are packed before it ends: because several groups
 // of tokens read them, or because the rows of a transposed weight share cache lines.
 func (op *bf16Product) keepsUnit() bool { return op.w.transposed || op.tokens > op.tileTokens }

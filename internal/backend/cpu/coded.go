@@ -61,7 +61,7 @@ func isFused(p product) bool {
 	}
 	switch p.(type) {
 	case *bf16Product:
-		return l.kernel == pairDots && l.set.Coded.HasPairs(l.w.cols) || inCodedTiles(l) || packsCoded(l)
+		return l.kernel == pairDots && l.tokens < aheadTokens && l.set.Coded.HasPairs(l.w.cols) || inCodedTiles(l) || packsCoded(l)
 	case *splitDot:
 		return l.tokens == 1 && l.set.Coded.HasSplit(l.w.cols)
 	}

@@ -61,7 +61,7 @@ type Pattern struct {
 	Prefetch bool `json:"prefetch"`
 	// Near reports whether the distance is a quarter of that.
 	Near bool `json:"near,omitempty"`
-	// Pieces reports whether a dozen rows are read in pieces of 1 KiB, so that the tokens' part
+	// Pieces reports whether two dozen rows are read in pieces of 1.4 KiB, so that the tokens' part
 	// stays in the first-level cache, instead of each row from its first byte to its last.
 	Pieces bool `json:"pieces,omitempty"`
 	// Whole reports whether rows are packed from the first byte to the last, in the order of

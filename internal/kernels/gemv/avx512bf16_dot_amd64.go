@@ -18,12 +18,3 @@ func avx512bf16Dot1x1(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y 
 
 //go:noescape
 func avx512bf16Dot2(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
-
-//go:noescape
-func avx512bf16Dot4(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
-
-//go:noescape
-func avx512bf16Dot6(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)
-
-//go:noescape
-func avx512bf16Dot8(w unsafe.Pointer, ws int64, x unsafe.Pointer, xs int64, y unsafe.Pointer, ys int64, n int64, rows int64)

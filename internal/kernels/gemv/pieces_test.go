@@ -9,19 +9,20 @@ import (
 
 	"github.com/heftai/heft/internal/kernels"
 	"github.com/heftai/heft/internal/kernels/fetch"
+	"github.com/heftai/heft/internal/kernels/gemv"
 	"github.com/heftai/heft/internal/kernels/kerneltest"
 	"github.com/heftai/heft/internal/kernels/mat"
 )
 
 // TestPiecesHaveTheBitsOfRows: rows that are read in pieces give the bits of whole rows, for any length of the sum and any
-// number of rows and tokens, and nothing past the operands is read or written.
+// number of rows and tokens, whatever is prefetched, and nothing past the operands is read or written.
 func TestPiecesHaveTheBitsOfRows(t *testing.T) {
 	before := fetch.Current()
 	defer fetch.Use(before)
 	kerneltest.EachRounding(t, func(t *testing.T, set *kernels.Set) {
 		r := rand.New(rand.NewPCG(5, 1))
 		for i, n := range []int{1, 31, 32, 33, 64, 511, 512, 513, 544, 1024, 1055, 1537, 2048, 2081, 4100} {
-			rows, tokens, pad := 1+(11*i+3)%27, 3+(5*i)%20, 2*(i%3)
+			rows, tokens, pad := 1+(11*i+3)%53, 3+(7*i)%37, 2*(i%3)
 			data, _ := kerneltest.Store(mat.BFloat16, kerneltest.Random(r, rows*(n+pad)), 0)
 			lies := kerneltest.Guarded(t, len(data)-2*pad)
 			copy(lies, data)
@@ -36,7 +37,7 @@ func TestPiecesHaveTheBitsOfRows(t *testing.T) {
 				pattern := fetch.Pattern{Prefetch: true, Pieces: pieces == 1}
 				fetch.UseFor(fetch.PairTokens, pattern)
 				y[pieces] = make([]float32, tokens*(rows+1))
-				set.GEMV.MulPairs(mat.Floats{V: y[pieces], Stride: rows + 1}, w, x, rows, tokens, n)
+				set.GEMV.MulPairsAhead(gemv.PairProduct{Y: mat.Floats{V: y[pieces], Stride: rows + 1}, W: w, X: x, Rows: rows, Tokens: tokens, N: n, Next: data[:len(data)*(i%3)/2]})
 			}
 			kerneltest.SameBits(t, fmt.Sprintf("%d rows of %d, %d tokens", rows, n, tokens), y[1], y[0])
 		}
@@ -57,11 +58,16 @@ func BenchmarkTokensInPieces(b *testing.B) {
 				for _, p := range fetch.Candidates(fetch.PairTokens) {
 					b.Run(fmt.Sprintf("%s/%d/%d/%s", set.Name, n, tokens, p), func(b *testing.B) {
 						fetch.UseFor(fetch.PairTokens, p)
-						rows, words := (128<<10)/(2*n), mat.SpreadPairs(n)
+						rows, words := (192<<10)/(2*n), mat.SpreadPairs(n)
+						rows -= rows % set.GEMV.PairRows(tokens, n)
 						x, y := mat.Pairs{V: make([]uint32, tokens*words), Stride: words}, mat.Floats{V: make([]float32, tokens*rows), Stride: rows}
 						kerneltest.BesideReads(b, data, func(w []byte) {
 							for ; len(w) >= 2*rows*n; w = w[2*rows*n:] {
-								set.GEMV.MulPairs(y, mat.Weights{Data: w[:2*rows*n], Stride: 2 * n, Format: mat.BFloat16}, x, rows, tokens, n)
+								var next []byte
+								if tokens >= 24 {
+									next = w[2*rows*n:][:min(2*rows*n, len(w)-2*rows*n)]
+								}
+								set.GEMV.MulPairsAhead(gemv.PairProduct{Y: y, W: mat.Weights{Data: w[:2*rows*n], Stride: 2 * n, Format: mat.BFloat16}, X: x, Rows: rows, Tokens: tokens, N: n, Next: next})
 							}
 						})
 					})

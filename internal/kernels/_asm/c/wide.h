@@ -54,6 +54,29 @@ INLINE __m512 fold8(const __m512 v[8]) {
   return _mm512_add_ps(p, _mm512_movehdup_ps(p));
 }
 
+// ends writes the sums of R rows and T tokens, y[t][r], ys bytes from token to token.
+INLINE void ends(int R, int T, __m512 acc[4][8], uint8_t *y, int64_t ys) {
+  if (R == 3 && T > 4) {
+    UNROLL for (int i = 0; i < R * (8 - T); i++) acc[i % R][T + i / R] = acc[i % R][0]; // unused
+    const __m512 a = fold8(acc[0]), b = fold8(acc[1]), c = fold8(acc[2]);
+    __m512 sums[2] = {_mm512_shuffle_ps(_mm512_unpacklo_ps(a, b), c, 0x04), _mm512_shuffle_ps(_mm512_unpackhi_ps(a, b), c, 0x24)};
+    UNROLL for (int t = 0; t < T; t++) {
+      _mm_mask_storeu_ps(y, 7, _mm512_castps512_ps128(sums[t / 4]));
+      sums[t / 4] = _mm512_shuffle_f32x4(sums[t / 4], sums[t / 4], 0x39); // the next quarter
+      y += ys;
+      OPAQUE(y);
+    }
+    return;
+  }
+  UNROLL for (int t = 0; t < T; t++) {
+    if (R == 4) _mm_storeu_ps((float *)y, folds(acc[0][t], acc[1][t], acc[2][t], acc[3][t]));
+    else if (R > 1) _mm_mask_storeu_ps((float *)y, (1 << R) - 1, folds(acc[0][t], acc[1][t], acc[R - 1][t], acc[R - 1][t]));
+    else *(float *)y = fold(acc[0][t]);
+    y += ys;
+    OPAQUE(y);
+  }
+}
+
 // transpose16 transposes 16 vectors of 16 words.
 INLINE void transpose16(__m512i v[16]) {
   __m512i t[16];

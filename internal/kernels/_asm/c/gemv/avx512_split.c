@@ -3,27 +3,6 @@
 // apart: see split.go.
 #include "wide.h"
 
-// ends writes the sums of R rows and T tokens.
-INLINE void ends(int R, int T, __m512 acc[4][8], uint8_t *y, int64_t ys) {
-  if (R == 3 && T == 8) {
-    const __m512 a = fold8(acc[0]), b = fold8(acc[1]), c = fold8(acc[2]);
-    __m512 sums[2] = {_mm512_shuffle_ps(_mm512_unpacklo_ps(a, b), c, 0x04), _mm512_shuffle_ps(_mm512_unpackhi_ps(a, b), c, 0x24)};
-    UNROLL for (int t = 0; t < 8; t++) {
-      _mm_mask_storeu_ps(y, 7, _mm512_castps512_ps128(sums[t / 4]));
-      sums[t / 4] = _mm512_shuffle_f32x4(sums[t / 4], sums[t / 4], 0x39); // the next quarter
-      y += ys;
-      OPAQUE(y);
-    }
-    return;
-  }
-  UNROLL for (int t = 0; t < T; t++) {
-    if (R == 4) _mm_storeu_ps((float *)y, folds(acc[0][t], acc[1][t], acc[2][t], acc[3][t]));
-    else *(float *)y = fold(acc[0][t]);
-    y += ys;
-    OPAQUE(y);
-  }
-}
-
 // split_rows adds n columns of R rows for T tokens to sums. counts is 4 rows, plus 1 if the sums
 // begin at 0, plus 2 if they end. Meanwhile it prefetches as many lines of two distant streams; for
 // 8 tokens of six streams, by turns of the first three, and of the last ones from their end. It

@@ -1,57 +1,28 @@
 // AVX-512 BF16: dot products of bfloat16 with bfloat16, added up in float32.
 #include "pairs.h"
 
-// AHEAD is how far ahead of their use several tokens' weights are prefetched.
-#define AHEAD 2048
-
-// dot_block computes R rows for T tokens: y[t][r] = sum over k of w[r][k] x[t][k]. Lane l
-// has the products of k = 2l and 2l+1 (mod 32). held is y's stride.
+// dot_block computes four rows or one for one or two tokens: y[t][r] = sum over k of w[r][k] x[t][k]. Lane l
+// has the products of k = 2l and 2l+1 (mod 32). The next four rows are prefetched meanwhile. held is y's stride.
 INLINE const uint8_t *dot_block(int R, int T, const uint8_t *w, int64_t ws, const uint8_t **tokens, int64_t xs, uint8_t *y, __m128i held, int64_t n) {
   __m512 acc[4][8];
   UNROLL for (int r = 0; r < R; r++) UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_setzero_ps();
-  const uint8_t *x = *tokens, *fifth = x + times(xs, 4);
-  const int64_t ws3 = times(ws, 3), xs3 = times(xs, 3);
+  const uint8_t *x = *tokens;
+  const int64_t ws3 = times(ws, 3);
 #define ROW(r) (w + ((r) == 3 ? ws3 : (r) * ws))
-#define TOKEN(t) (((t) < 4 ? x : fifth) + ((t) % 4 == 3 ? xs3 : (t) % 4 * xs))
   int64_t left = n;
-  if (T > 2) {
-    OPAQUE(left); // computed for each block, not kept
-    left &= ~31;
-  }
-  const __m128i far = aside(times(ws, R) - 2 * left); // from the end of these rows to the next ones
-  // Prefetch the next rows meanwhile; with more tokens, which take longer, these rows and then the next ones.
-  const uint8_t *next = w + (T <= 2 ? times(ws, 4) : left > AHEAD / 2 ? AHEAD : times(ws, R));
+  const uint8_t *next = w + times(ws, 4);
   ROLLED for (; left >= 32; OPAQUE(left)) {
     OPAQUE(w), OPAQUE(x), OPAQUE(next);
-    if (T > 4) OPAQUE(fifth);
-    if (T > 4) {
-      __m512i a[4];
-      UNROLL for (int r = 0; r < R; r++) {
-        _mm_prefetch(ROW(r) - w + next, _MM_HINT_T0);
-        a[r] = _mm512_loadu_si512(ROW(r));
-      }
-      UNROLL for (int t = 0; t < T; t++) {
-        const __m512i in = _mm512_loadu_si512(TOKEN(t));
-        UNROLL for (int r = 0; r < R; r++) acc[r][t] = _mm512_dpbf16_ps(acc[r][t], pairs(a[r]), pairs(in));
-      }
-    } else {
-      __m512i in[4];
-      UNROLL for (int t = 0; t < T; t++) in[t] = _mm512_loadu_si512(TOKEN(t));
-      UNROLL for (int r = 0; r < R; r++) {
-        _mm_prefetch(ROW(r) - w + next, _MM_HINT_T0);
-        __m512i a = _mm512_loadu_si512(ROW(r));
-        UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_dpbf16_ps(acc[r][t], pairs(a), pairs(in[t]));
-      }
+    __m512i in[2];
+    UNROLL for (int t = 0; t < T; t++) in[t] = _mm512_loadu_si512(x + t * xs);
+    UNROLL for (int r = 0; r < R; r++) {
+      _mm_prefetch(ROW(r) - w + next, _MM_HINT_T0);
+      __m512i a = _mm512_loadu_si512(ROW(r));
+      UNROLL for (int t = 0; t < T; t++) acc[r][t] = _mm512_dpbf16_ps(acc[r][t], pairs(a), pairs(in[t]));
     }
-    w += 64, next += 64, x += 64, fifth += 64, left -= 32;
-    if (T > 2 && left == AHEAD / 2) next += again(far);
+    w += 64, next += 64, x += 64, left -= 32;
   }
   OPAQUE(w), OPAQUE(x);
-  if (T > 2) {
-    left = n;
-    OPAQUE(left);
-    left &= 31;
-  }
   if (left > 0) {
     const __mmask32 m = _bzhi_u32(0xffffffff, (uint32_t)left);
     const uint8_t *row = w, *token = x;
@@ -62,18 +33,7 @@ INLINE const uint8_t *dot_block(int R, int T, const uint8_t *w, int64_t ws, cons
       UNROLL for (int r = 0; r < R; r++) acc[r][t] = _mm512_dpbf16_ps(acc[r][t], pairs(a[r]), pairs(in));
     }
   }
-  const int64_t ys = again(held);
-  UNROLL for (int t = 0; t < T; t++) {
-    if (R == 4) {
-      _mm_storeu_ps((float *)y, folds(acc[0][t], acc[1][t], acc[2][t], acc[3][t]));
-    } else if (R > 1) {
-      _mm_mask_storeu_ps((float *)y, (1 << R) - 1, folds(acc[0][t], acc[1][t], acc[R - 1][t], acc[R - 1][t]));
-    } else {
-      *(float *)y = fold(acc[0][t]);
-    }
-    y += ys;
-    OPAQUE(y);
-  }
+  ends(R, T, acc, y, again(held));
   // Subtracting is cheaper than keeping the old pointer in a register over the loop.
   int64_t whole = n;
   OPAQUE(whole);
@@ -110,13 +70,12 @@ INLINE const uint8_t *dot_row(const uint8_t *w, int64_t ws, const uint8_t *x, ui
   return w - (back & ~31) * 2 + ws;
 }
 
-// dot computes all rows, in blocks of the largest size that remains.
+// dot computes all rows, four at a time, or one at a time at the end.
 INLINE void dot(int T, MUL_ARGS) {
-  const int R = T == 8 ? 2 : T == 6 ? 3 : 4; // as many as there are registers for
   const __m128i held = aside(ys);
-  ROLLED for (; rows >= R; OPAQUE(rows)) {
-    w = dot_block(R, T, w, ws, &x, xs, y, held, n);
-    y += 4 * R, rows -= R;
+  ROLLED for (; rows >= 4; OPAQUE(rows)) {
+    w = dot_block(4, T, w, ws, &x, xs, y, held, n);
+    y += 16, rows -= 4;
   }
   ROLLED for (; rows > 0; OPAQUE(rows)) {
     w = dot_block(1, T, w, ws, &x, xs, y, held, n);
@@ -132,6 +91,3 @@ KERNEL avx512bf16Dot1x1(MUL_ARGS) {
   }
 }
 KERNEL avx512bf16Dot2(MUL_ARGS) { dot(2, w, ws, x, xs, y, ys, n, rows); }
-KERNEL avx512bf16Dot4(MUL_ARGS) { dot(4, w, ws, x, xs, y, ys, n, rows); }
-KERNEL avx512bf16Dot6(MUL_ARGS) { dot(6, w, ws, x, xs, y, ys, n, rows); }
-KERNEL avx512bf16Dot8(MUL_ARGS) { dot(8, w, ws, x, xs, y, ys, n, rows); }
