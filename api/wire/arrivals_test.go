@@ -61,7 +61,6 @@ func TestStalledBodiesKeptOthersWaiting(t *testing.T) {
 				h := readsBodies(m)
 				size := int(max(length, firstRead-1))
 				var stalled []*slowClient
-				begin := time.Now()
 				for m.held.used+requestBytes+max(length, firstRead) <= m.held.most {
 					s := post(t, h, "flood", length)
 					_, _ = io.WriteString(s.send, strings.Repeat("x", 1000))
@@ -82,7 +81,7 @@ func TestStalledBodiesKeptOthersWaiting(t *testing.T) {
 					default:
 					}
 				}
-				begin = time.Now()
+				begin := time.Now()
 				honest := post(t, h, "honest", length)
 				go func() { _, _ = io.WriteString(honest.send, strings.Repeat("y", size)); _ = honest.send.Close() }()
 				<-honest.done

@@ -146,7 +146,7 @@ func TestAResizedTerminalGarbledTheLine(t *testing.T) {
 	p.keys(strings.Repeat("x", 30) + "\x01") // to the first column, one line up
 	at = p.await(at, "\x1b[A")
 	resize(50) // drawn again in one line, within the line
-	at = p.await(at, "> "+strings.Repeat("x", 30))
+	p.await(at, "> "+strings.Repeat("x", 30))
 	p.keys("\x15\x05\x15\x04")
 	if err := p.cmd.Wait(); err != nil {
 		t.Errorf("Ctrl-D: %v", err)
