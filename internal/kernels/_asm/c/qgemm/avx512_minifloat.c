@@ -3,8 +3,8 @@
 // have the same order.
 #include "codes.h"
 
-// ends writes the sums of R rows and T tokens, times by.
-INLINE void ends(int R, int T, __m512 acc[4][8], float by, uint8_t *y, int64_t ys) {
+// ends_times writes the sums of R rows and T tokens, times by.
+INLINE void ends_times(int R, int T, __m512 acc[4][8], float by, uint8_t *y, int64_t ys) {
   UNROLL for (int t = 0; t < T; t++) {
     if (R == 4) {
       _mm_storeu_ps((float *)y, _mm_mul_ps(folds(acc[0][t], acc[1][t], acc[2][t], acc[3][t]), _mm_set1_ps(by)));
@@ -100,7 +100,7 @@ INLINE void small_batch(int f, int R, int T, const uint8_t *room, const uint8_t 
     if (f == MXFP4) {
       UNROLL for (int i = 0; i < R * T; i++) acc[i % R][i / R] = _mm512_loadu_ps(sums + 64 * i);
     }
-    ends(R, T, acc, f == E4M3 ? 256 : 1, y, ys);
+    ends_times(R, T, acc, f == E4M3 ? 256 : 1, y, ys);
   } else if (f == E4M3) {
     UNROLL for (int i = 0; i < R * T; i++) _mm512_storeu_ps(sums + 64 * i, acc[i % R][i / R]);
   }
