@@ -7,7 +7,7 @@
 // AHEAD is how far ahead of their use whole rows are prefetched, if rows of the same call are.
 #define AHEAD 2048
 
-// What does not fit in registers; see dotShape in pairs_amd64.go.
+// What does not fit in registers; see dotShape in pairs_several_amd64.go.
 typedef struct {
   int64_t ys, n, rows, jump;
   uint8_t *y; // room of the kernels
